@@ -9,8 +9,8 @@ use super::event::Event;
 use super::locks::handover::Heir;
 use super::locks::observe::Happening;
 use super::locks::op::{OpId, OpKind, Outcome};
-use super::locks::slot::SlotState;
 use super::locks::state::Failed;
+use super::locks::steps::{Input, State};
 use super::locks::timers::Timer;
 use super::wait::Scripts;
 use crate::error::{LockError, NO_CLIENT, Unlocked};
@@ -35,6 +35,7 @@ impl Engine {
         options: &LockOptions,
         now: Instant,
     ) -> Result<OpId, LockError> {
+        self.check_if_small();
         let op = self.begin_call(key, options, now);
         // Without the counts not even the test for an error is left.
         #[cfg(feature = "metrics")]
@@ -42,6 +43,7 @@ impl Engine {
         op
     }
 
+    #[inline(always)]
     fn begin_call(
         &mut self,
         key: &[u8],
@@ -62,7 +64,7 @@ impl Engine {
         }
         let index = self.open_call(options, ttl_ms, now)?;
         let token = self.locks.draw_token();
-        let slot = self.locks.slots.open(key, token);
+        let slot = self.locks.slots.open(key, token, Input::Begin);
         if is_fenced {
             self.locks.slots.at_mut(slot).set_fenced();
         }
@@ -118,10 +120,7 @@ impl Engine {
             (OpKind::Acquire, Outcome::Open) => {
                 let slot = op.slot();
                 // A call that waits has no attempt under way.
-                if matches!(
-                    self.locks.slots.at(slot).state,
-                    SlotState::Acquiring | SlotState::Gated
-                ) {
+                if self.locks.slots.at(slot).state().is_attempt() {
                     self.locks.observe(Happening::AttemptCancelled);
                 }
                 // Before the release, which may give the turn to another call of this client but
@@ -173,7 +172,7 @@ impl Engine {
     /// A call for a lock ends without one.
     fn fail(&mut self, index: OpIndex, outcome: Outcome) {
         self.waiting.over(index);
-        self.locks.finish(index, outcome);
+        self.locks.end_call(index, outcome);
     }
 
     /// Releases a slot, and gives the turn to the first of its waiters.
@@ -240,7 +239,7 @@ impl Engine {
             return;
         }
         let last = op.slot();
-        if self.locks.slots.at(last).state != SlotState::Released {
+        if self.locks.slots.at(last).state() != State::Between {
             return;
         }
         debug_assert_eq!(self.locks.slots.at(last).op, Some(index), "a waiting call has its slot");
@@ -254,12 +253,11 @@ impl Engine {
         let token = rules::token_of_retry(token, &self.locks.slots.at(last).token);
         let key = self.locks.slots.at(last).key.clone();
         let is_fenced = self.locks.slots.at(last).is_fenced();
-        let slot = self.locks.slots.open(key.as_slice(), token);
+        let slot = self.locks.slots.open(key.as_slice(), token, Input::Begin);
         if is_fenced {
             self.locks.slots.at_mut(slot).set_fenced();
         }
-        self.locks.slots.at_mut(last).op = None;
-        self.locks.slots.free_if_unnamed(last);
+        self.locks.leave_attempt(last);
         self.locks.attempt(index, slot, now);
         self.follow(now);
     }

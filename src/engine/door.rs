@@ -138,6 +138,7 @@ impl Engine {
     /// and are reported.
     pub fn cancel(&mut self, op: OpId, now: Instant) {
         self.cancel_call(op, now);
+        self.check_if_small();
     }
 
     /// Cancels every operation, as [`cancel`](Self::cancel) does.
@@ -158,7 +159,9 @@ impl Engine {
         ttl: Duration,
         now: Instant,
     ) -> Result<OpId, ExtendError> {
-        self.locks.extend(lease, ttl, now)
+        let op = self.locks.extend(lease, ttl, now);
+        self.check_if_small();
+        op
     }
 
     /// Begins to take over the lock of a key and token, by extending it to the TTL of the options.
@@ -174,7 +177,9 @@ impl Engine {
         options: &LockOptions,
         now: Instant,
     ) -> Result<OpId, ExtendError> {
-        self.locks.adopt(key, token, options, now)
+        let op = self.locks.adopt(key, token, options, now);
+        self.check_if_small();
+        op
     }
 
     /// Releases a lease and reports the result.
@@ -190,7 +195,9 @@ impl Engine {
         let now = self.locks.now(now);
         let op = self.locks.open_release(lease.slot, now);
         self.release_lease(lease.slot, heir, now);
-        op.inspect(|&op| self.locks.conclude_release(op))
+        let op = op.inspect(|&op| self.locks.conclude_release(op));
+        self.check_if_small();
+        op
     }
 
     /// Deletes `key` on every node where it holds `token`. The client that drew the token is told, at
@@ -207,7 +214,9 @@ impl Engine {
         now: Instant,
     ) -> Result<OpId, UnlockError> {
         let op = self.locks.release_token(key, token, now);
-        op.inspect(|&op| self.locks.conclude_release(op))
+        let op = op.inspect(|&op| self.locks.conclude_release(op));
+        self.check_if_small();
+        op
     }
 
     /// Releases a lease without a report: nothing waits for the answers. Harmless if the lease is
@@ -222,6 +231,7 @@ impl Engine {
         self.locks.cancel_extension(lease.slot);
         self.locks.observe(Happening::Unreported);
         self.release_lease(lease.slot, heir, now);
+        self.check_if_small();
     }
 
     /// Gives a lease away: its keys stay, and any client with key and token may release or extend
@@ -234,6 +244,7 @@ impl Engine {
     pub fn detach(&mut self, lease: LeaseId) -> Result<(), DetachError> {
         self.locks.detach(lease)?;
         self.waiting.forget_queue(lease.slot);
+        self.check_if_small();
         Ok(())
     }
 
@@ -297,6 +308,7 @@ impl Engine {
             let now = self.locks.now(now);
             self.locks.nodes.handle_connected(id, now);
             self.refresh(id, now);
+            self.check_if_small();
         }
     }
 
@@ -307,6 +319,7 @@ impl Engine {
             let now = self.locks.now(now);
             self.lose(id, cause, now);
             self.refresh(id, now);
+            self.check_if_small();
         }
     }
 
@@ -315,6 +328,7 @@ impl Engine {
     /// restarted node would vote too soon.
     pub fn handle_bytes(&mut self, id: NodeId, bytes: &[u8], now: Instant) {
         self.read(id, bytes, now);
+        self.check_if_small();
     }
 
     /// Ends a pass over the sockets, after you have handed in everything they held: does what is
@@ -334,6 +348,7 @@ impl Engine {
         if self.locks.timers.next() <= now.real {
             self.handle_timers(now);
         }
+        self.check_if_small();
     }
 
     /// Does what is due for the nodes themselves.
@@ -375,6 +390,7 @@ impl Engine {
 
     /// The next result. A lease whose deadline has passed at `now` is not handed out.
     pub fn poll_event(&mut self, now: Instant) -> Option<Event> {
+        self.check_if_small();
         while let Some(done) = self.locks.done.pop_front() {
             let Done::Op(index) = done else {
                 match self.locks.next_loss() {
@@ -541,6 +557,7 @@ impl Engine {
         if rules::leaves_at_end(true) {
             self.locks.leave_transfers(self.locks.both_clocks(self.locks.last_call));
         }
+        self.check_if_small();
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::core::Engine;
 use super::locks::observe::Happening;
-use super::locks::slot::SlotState;
+use super::locks::steps::State;
 use super::nodes::Everyday;
 use crate::command::Answer;
 use crate::error::Cause;
@@ -65,7 +65,7 @@ impl Engine {
     /// The attempt may have failed before this node denied it: its call waits then.
     fn note_late_denial(&mut self, id: NodeId, slot_index: SlotIndex, is_denied: bool) {
         let slot = self.locks.slots.at(slot_index);
-        if let (true, SlotState::Released, Some(op)) = (is_denied, slot.state, slot.op) {
+        if let (true, State::Between, Some(op)) = (is_denied, slot.state(), slot.op) {
             self.waiting.denied_late(op, id);
         }
     }

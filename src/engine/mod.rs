@@ -32,6 +32,7 @@
 //! - Each operation ends with one event, whatever the nodes do.
 
 mod calls;
+mod check;
 mod core;
 #[cfg(feature = "metrics")]
 mod counts;

@@ -5,7 +5,7 @@ use std::iter;
 
 use super::core::Engine;
 use super::locks::op::Outcome;
-use super::locks::slot::SlotState;
+use super::locks::steps::State;
 use super::wait::{Kind, Listed, Message, RawToken, append_message, waiter_id};
 use crate::client_name::ClientId;
 use crate::command::append_publish;
@@ -53,7 +53,7 @@ impl Engine {
     pub(super) fn hear_of_removal(&mut self, message: &Message<'_>, now: Now) {
         let Some(slot_index) = self.locks.slot_of_token(&message.token) else { return };
         let is_it = self.locks.slots.get(slot_index).is_some_and(|slot| {
-            slot.state == SlotState::Held
+            slot.state() == State::Held
                 && slot.token == TokenBytes::Drawn(message.token)
                 && slot.key.as_slice() == message.key
         });

@@ -5,8 +5,8 @@ use super::core::Engine;
 use super::locks::observe::Happening;
 use super::locks::op::Outcome;
 use super::locks::slot::LeaseId;
-use super::locks::slot::SlotState;
 use super::locks::state::Locks;
+use super::locks::steps::{Input as SlotInput, State};
 use super::locks::timers::Timer;
 use super::wait::{
     Action, Answer, Call, Input, Message, Offer, Reach, Released, Scripts, Source, Text, View,
@@ -85,7 +85,7 @@ impl Engine {
             return false;
         }
         let slot = self.locks.slots.at_mut(slot_index);
-        slot.state = SlotState::Released;
+        slot.step(SlotInput::Fail);
         slot.op = Some(index);
         let op = self.locks.ops.at_mut(index);
         (op.outcome, op.failed, op.round) = (Outcome::Open, Outcome::Taken, Round::default());
@@ -179,13 +179,7 @@ impl Engine {
     pub(super) fn slot_meant(&self, message: &Message<'_>) -> Option<SlotIndex> {
         let is_meant = |slot_index: SlotIndex, by_key: bool| {
             let slot = self.locks.slots.get(slot_index)?;
-            let is_alive = match slot.state {
-                SlotState::Held | SlotState::Acquiring | SlotState::Gated => true,
-                SlotState::Free
-                | SlotState::Offered
-                | SlotState::Released
-                | SlotState::Detached => false,
-            };
+            let is_alive = slot.state().is_lock();
             let is_token = slot.token == TokenBytes::Drawn(message.token);
             let is_key = slot.key.as_slice() == message.key;
             (is_alive && is_key && (is_token || by_key)).then_some(slot_index)
@@ -201,7 +195,7 @@ impl Engine {
     pub(super) fn was_released(&self, message: &Message<'_>) -> bool {
         let slot = self.locks.slot_of_token(&message.token);
         slot.and_then(|slot| self.locks.slots.get(slot)).is_some_and(|slot| {
-            matches!(slot.state, SlotState::Released | SlotState::Free)
+            (slot.state().is_deleted() || slot.state() == State::Free)
                 && slot.token == TokenBytes::Drawn(message.token)
                 && slot.key.as_slice() == message.key
         })
@@ -212,7 +206,7 @@ impl Engine {
         self.waiting.queues().filter_map(|slot_index| {
             let slot = self.locks.slots.get(slot_index)?;
             let lease = self.locks.slots.lease_id(slot_index);
-            (slot.state == SlotState::Held)
+            (slot.state() == State::Held)
                 .then(|| (lease, self.locks.prefix.plain_key(slot.key.as_slice())))
         })
     }

@@ -57,9 +57,9 @@ rules! { TRANSFERS:
     MessageDeletesLease => NoGround { false }
 
     /// A lease is over for its holder as soon as it is handed over, whatever the nodes answer.
-    fn state_once_released<T>(released: T, before: T, is_handed_over: bool) -> T { released }
+    fn ends_lease(is_handed_over: bool) -> bool { true }
     /// A lease goes on for its holder that it has handed over.
-    HandedOverStillHeld => NoGround { if is_handed_over { before } else { released } }
+    HandedOverStillHeld => NoGround { !is_handed_over }
 
     /// A lock that was taken over is released also where a script may still hand it over.
     fn with_late_scripts(told: NodeMask, heard: NodeMask) -> NodeMask { told.union(heard) }

@@ -5,8 +5,9 @@ use rand::Rng;
 
 use super::observe::Happening;
 use super::op::{Op, OpKind, Outcome};
-use super::slot::{LeaseId, SlotState};
+use super::slot::LeaseId;
 use super::state::Locks;
+use super::steps::{Input, State};
 use crate::command::Answer;
 use crate::engine::event::Event;
 use crate::error::{Cause, LockError, Vote};
@@ -25,11 +26,9 @@ impl Locks {
         let acquisitions = self.ops.iter().filter(|op| op.kind == OpKind::Acquire);
         let mut slots = acquisitions.map(Op::slot);
         slots.find(|&index| {
-            self.slots.get(index).is_some_and(|slot| {
-                let is_alive =
-                    matches!(slot.state, SlotState::Acquiring | SlotState::Gated | SlotState::Held);
-                is_alive && slot.key.as_slice() == key
-            })
+            self.slots
+                .get(index)
+                .is_some_and(|slot| slot.state().is_lock() && slot.key.as_slice() == key)
         })
     }
 
@@ -94,14 +93,13 @@ impl Locks {
 
     /// Whether a call for a lock has no attempt under way: it waits for its next one.
     pub(in crate::engine) fn is_between_attempts(&self, index: OpIndex) -> bool {
-        let state = self.slots.at(self.ops.at(index).slot()).state;
-        !matches!(state, SlotState::Acquiring | SlotState::Gated)
+        self.slots.at(self.ops.at(index).slot()).state() == State::Between
     }
 
     /// The attempt's time is up.
     pub(in crate::engine) fn judge_attempt(&mut self, index: OpIndex, now: Now) {
         let slot_index = self.ops.at(index).slot();
-        let is_gated = self.slots.at(slot_index).state == SlotState::Gated;
+        let is_gated = self.slots.at(slot_index).state() == State::Gated;
         let op = self.ops.at_mut(index);
         let (open, awaited) = (op.round.open(), std::mem::take(&mut op.round.awaited));
         let vote = Vote::Unknown(Cause::Timeout);
@@ -130,7 +128,8 @@ impl Locks {
     #[inline(always)]
     pub(in crate::engine) fn set_granted(&mut self, id: NodeId, slot_index: SlotIndex) -> bool {
         let slot = self.slots.at_mut(slot_index);
-        let Some(op) = slot.op.filter(|_| slot.state == SlotState::Acquiring) else { return false };
+        let is_counted = matches!(slot.state(), State::Asking | State::Won);
+        let Some(op) = slot.op.filter(|_| is_counted) else { return false };
         slot.unanswered.remove(id);
         slot.refs = rules::names_left(slot.refs);
         self.observe(Happening::Vote { node: id, slot: slot_index, vote: Vote::Granted });
@@ -194,30 +193,30 @@ impl Locks {
                 op.round.enter(id, vote);
             }
         }
-        match slot.state {
-            SlotState::Acquiring => {
+        match slot.state() {
+            State::Asking | State::Won => {
                 if let (Vote::Failed(cause) | Vote::Unknown(cause), Some(op)) = (vote, slot.op) {
                     self.ops.at_mut(op).blame(id, cause);
                 }
                 self.decide(slot_index);
             }
-            SlotState::Gated => {
+            State::Gated => {
                 if let (Vote::Failed(cause) | Vote::Unknown(cause), Some(op)) = (vote, slot.op) {
                     self.ops.at_mut(op).blame(id, cause);
                 }
                 self.gate_answered(slot_index, now);
             }
-            SlotState::Held if vote == Vote::Granted => {
+            State::Held if vote == Vote::Granted => {
                 self.note_late_vote(slot_index);
                 self.write_claim(id, slot_index, now);
             }
-            SlotState::Released => {
+            State::Between | State::Released => {
                 // The key's TTL may have begun only now.
                 let gone_at = now.real.plus_millis(slot.ttl_longest_ms);
                 slot.ends = rules::debt_ends(slot.ends, gone_at);
             }
-            SlotState::Held => self.check_holders(slot_index, now),
-            SlotState::Free | SlotState::Offered | SlotState::Detached => {}
+            State::Held => self.check_holders(slot_index, now),
+            State::Free | State::Offered | State::GivenAway => {}
         }
     }
 
@@ -233,12 +232,12 @@ impl Locks {
     pub(in crate::engine) fn set_lost(&mut self, id: NodeId, slot_index: SlotIndex, now: Now) {
         let slot = self.slots.at_mut(slot_index);
         let vote = Vote::Unknown(Cause::ConnectionLost);
-        if !matches!(slot.state, SlotState::Released | SlotState::Detached) {
+        if !slot.state().is_deleted() && slot.state() != State::GivenAway {
             self.observe(Happening::Vote { node: id, slot: slot_index, vote });
         }
         let slot = self.slots.at_mut(slot_index);
-        if matches!(slot.state, SlotState::Acquiring | SlotState::Gated) {
-            let is_gated = slot.state == SlotState::Gated;
+        if slot.state().is_attempt() || slot.state() == State::Won {
+            let is_gated = slot.state() == State::Gated;
             if let Some(op) = slot.op {
                 let op = self.ops.at_mut(op);
                 op.round.enter(id, vote);
@@ -285,7 +284,7 @@ impl Locks {
             self.close_op(index);
             let slot = self.slots.at_mut(slot_index);
             slot.op = None;
-            slot.state = SlotState::Held;
+            slot.step(Input::Take);
             slot.granted = granted;
             let lease = LeaseId { slot: slot_index, generation: slot.generation };
             if let Some(keep) = keep {

@@ -1,8 +1,8 @@
 //! Operations that wait for nodes on their way, if a quorum needs them.
 
 use super::op::{OpKind, Outcome};
-use super::slot::SlotState;
 use super::state::Locks;
+use super::steps::State;
 use crate::node::Now;
 use crate::quorum::NodeId;
 use crate::rules;
@@ -26,8 +26,8 @@ impl Locks {
         let slot = self.slots.at_mut(slot_index);
         // By now another operation may have the place, and the attempt may be decided.
         let is_waiting = match kind {
-            OpKind::Acquire => slot.state == SlotState::Acquiring,
-            OpKind::Extend | OpKind::Adopt | OpKind::Keep => slot.state == SlotState::Held,
+            OpKind::Acquire => slot.state() == State::Asking,
+            OpKind::Extend | OpKind::Adopt | OpKind::Keep => slot.state() == State::Held,
             OpKind::Release | OpKind::Query | OpKind::Free => false,
         };
         if !rules::may_still_wait(is_waiting) {

@@ -6,8 +6,9 @@
 //! - It gives a lease away only while no node may still run an earlier delete or extension of it. One
 //!   that ran later would run behind the commands of the client that adopts the lease.
 
-use super::slot::{LeaseId, SlotState};
+use super::slot::LeaseId;
 use super::state::Locks;
+use super::steps::Input;
 use crate::error::DetachError;
 use crate::node::Request;
 use crate::quorum::NodeMask;
@@ -63,9 +64,10 @@ impl Locks {
         if rules::is_forgotten(true) {
             self.forget_offer(slot_index);
             let slot = self.slots.at_mut(slot_index);
-            (slot.state, slot.token) = (SlotState::Detached, TokenBytes::Drawn([0; 20]));
+            slot.step(Input::GiveAway);
+            slot.token = TokenBytes::Drawn([0; 20]);
         } else {
-            self.slots.at_mut(slot_index).state = SlotState::Released;
+            self.slots.at_mut(slot_index).step(Input::Release);
         }
         let slot = self.slots.at_mut(slot_index);
         slot.holds = NodeMask::EMPTY;

@@ -12,8 +12,9 @@
 use super::fences::Fencing;
 use super::observe::Happening;
 use super::op::{OpId, OpKind, Outcome};
-use super::slot::{LeaseId, SlotState};
+use super::slot::LeaseId;
 use super::state::Locks;
+use super::steps::State;
 use super::timers::Timer;
 use crate::command::{Answer, ExtendStep, append_extend};
 use crate::engine::event::{Event, LostCause};
@@ -227,7 +228,7 @@ impl Locks {
 
     fn encode_extension(&mut self, slot_index: SlotIndex, step: ExtendStep) {
         let slot = self.slots.at(slot_index);
-        debug_assert_eq!(slot.state, SlotState::Held, "nothing is extended behind its end");
+        debug_assert_eq!(slot.state(), State::Held, "nothing is extended behind its end");
         let ttl_ms = slot.ttl_ms.into();
         self.scratch.clear();
         append_extend(&mut self.scratch, step, &slot.key, &slot.token, ttl_ms);
@@ -245,7 +246,7 @@ impl Locks {
     ) {
         let slot = self.slots.at_mut(slot_index);
         // Nothing was begun since: decided or not, this extension still applies.
-        let is_wanted = slot.phase == phase && slot.state == SlotState::Held;
+        let is_wanted = slot.phase == phase && slot.state() == State::Held;
         let current = slot.op.filter(|_| is_wanted);
         let is_missing = matches!(answer, Answer::Null | Answer::Zero);
         let answer = rules::answer_to_extension(answer, is_missing, Answer::Ok);
@@ -350,7 +351,7 @@ impl Locks {
     ) {
         let slot = self.slots.at_mut(slot_index);
         slot.tainted.insert(id);
-        let is_wanted = slot.phase == phase && slot.state == SlotState::Held;
+        let is_wanted = slot.phase == phase && slot.state() == State::Held;
         if let Some(index) = slot.op.filter(|_| is_wanted) {
             self.ops.at_mut(index).tally.no(id);
             self.ops.at_mut(index).blame(id, Cause::ConnectionLost);

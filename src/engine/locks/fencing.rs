@@ -114,8 +114,7 @@ impl Locks {
                 if let Some(fence) = fencing.fence().filter(|_| rules::is_own_fence_seen(true)) {
                     self.see_fence(slot_index, fence, now);
                 }
-                self.observe(Happening::Won { op: index });
-                self.finish(index, Outcome::Won);
+                self.win(index, slot_index);
             }
             Progress::Open => {}
             Progress::Raise(number) => {

@@ -3,8 +3,8 @@
 
 use super::observe::Happening;
 use super::op::Outcome;
-use super::slot::SlotState;
 use super::state::{Failed, Locks};
+use super::steps::Input;
 use crate::error::{Cause, Vote};
 use crate::node::Now;
 use crate::quorum::NodeId;
@@ -30,7 +30,7 @@ impl Locks {
             return false;
         }
         self.observe(Happening::Gated);
-        self.slots.at_mut(slot_index).state = SlotState::Gated;
+        self.slots.at_mut(slot_index).step(Input::Gate);
         self.send_set(gate, slot_index, now);
         self.ops.at_mut(index).gated = gated;
         let absent = self.nodes.all().without(voters);
@@ -49,7 +49,7 @@ impl Locks {
         let Some(index) = slot.op else { return };
         let round = self.ops.at(index).round;
         if !round.granted.is_empty() {
-            slot.state = SlotState::Acquiring;
+            slot.step(Input::Open);
             // The answer may be the first thing that was read for a while.
             let now = self.now(now.real);
             let gated = std::mem::take(&mut self.ops.at_mut(index).gated);

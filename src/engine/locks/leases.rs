@@ -10,8 +10,9 @@
 use super::keep::{Loss, third};
 use super::observe::Happening;
 use super::op::{OpKind, Outcome};
-use super::slot::{CHANGED, LATE_VOTE, LeaseId, SlotState};
+use super::slot::{CHANGED, LATE_VOTE, LeaseId};
 use super::state::{Done, Locks};
+use super::steps::State;
 use super::timers::Timer;
 use crate::engine::event::{Event, LostCause};
 use crate::node::Now;
@@ -99,7 +100,7 @@ impl Locks {
     ) {
         let slot = self.slots.at(slot_index);
         let (keep, ttl_ms) = (self.keep_of(slot_index), slot.ttl_ms);
-        let Some(index) = keep.filter(|_| slot.state == SlotState::Held) else { return };
+        let Some(index) = keep.filter(|_| slot.state() == State::Held) else { return };
         let keep = self.keeps.at_mut(index);
         if !keep.is_held || keep.is_lost {
             return;
@@ -151,7 +152,7 @@ impl Locks {
     ) {
         let lease = self.slots.lease_id(slot_index);
         let slot = self.slots.at_mut(slot_index);
-        if slot.state != SlotState::Held {
+        if slot.state() != State::Held {
             return;
         }
         if slot.ends > now.real {
@@ -189,7 +190,7 @@ impl Locks {
     /// A node turned out not to have the key.
     pub(in crate::engine) fn check_holders(&mut self, slot_index: SlotIndex, now: Now) {
         let slot = self.slots.at(slot_index);
-        if slot.state == SlotState::Held
+        if slot.state() == State::Held
             && slot.op.is_none_or(|op| self.ops.at(op).kind != OpKind::Adopt)
             && !slot.holds.has_at_least(self.settings.quorum)
         {
@@ -211,7 +212,7 @@ impl Locks {
         while let Some(slot_index) = self.keeps.changed.pop_front() {
             let slot = self.slots.at_mut(slot_index);
             slot.leave(CHANGED);
-            if slot.state == SlotState::Held {
+            if slot.state() == State::Held {
                 return Some(self.slots.lease_id(slot_index));
             }
         }

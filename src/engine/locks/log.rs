@@ -7,8 +7,8 @@
 use tracing::{Level, Span, event, span};
 
 use super::op::{OpKind, Outcome};
-use super::slot::SlotState;
 use super::state::Locks;
+use super::steps::State;
 use super::view::NodeState;
 use crate::engine::event::LostCause;
 use crate::error::{Cause, UnlockError, Unlocked, Vote};
@@ -79,7 +79,7 @@ impl Locks {
     #[cold]
     pub(super) fn log_vote(&self, id: NodeId, slot_index: SlotIndex, vote: Vote) {
         let slot = self.slots.at(slot_index);
-        let is_late = !matches!(slot.state, SlotState::Acquiring | SlotState::Gated);
+        let is_late = !slot.state().is_attempt() && slot.state() != State::Won;
         let span = if is_late { &Span::none() } else { self.traces.of(slot.op) };
         let (node, (vote, cause)) = (self.name_of(id), vote_name(vote));
         let cause = cause.name();

@@ -4,6 +4,7 @@
 
 pub(super) mod attempt;
 mod awaiting;
+mod check;
 mod claims;
 mod detach;
 mod extend;
@@ -30,6 +31,7 @@ pub(super) mod series;
 pub(super) mod settings;
 pub(super) mod slot;
 pub(super) mod state;
+pub(super) mod steps;
 pub(super) mod timers;
 pub(crate) mod view;
 mod votes;

@@ -19,8 +19,8 @@
 use super::handover::Past;
 use super::observe::Happening;
 use super::op::Outcome;
-use super::slot::SlotState;
 use super::state::Locks;
+use super::steps::{Input, State};
 use super::timers::Timer;
 use crate::error::{Cause, Vote};
 use crate::node::Now;
@@ -131,7 +131,7 @@ impl Locks {
         let op = self.ops.at(index);
         let (key, ttl_ms) = (self.slots.at(op.slot()).key.clone(), op.plan.ttl_ms);
         let deadline = self.deadline_from(now, ttl_ms);
-        let slot_index = self.slots.open(key.as_slice(), TokenBytes::Drawn(token));
+        let slot_index = self.slots.open(key.as_slice(), TokenBytes::Drawn(token), Input::Offer);
         let slot = self.slots.at_mut(slot_index);
         slot.set_offered();
         (slot.ttl_ms, slot.ttl_longest_ms) = (ttl_ms, ttl_ms);
@@ -159,8 +159,8 @@ impl Locks {
         let is_clean = rules::counts_where_deleted(!slot.tainted.contains(id));
         let is_vote =
             is_clean && is_trusted && rules::is_with_offered_ttl(slot.ttl_ms == transfer.ttl_ms);
-        match slot.state {
-            SlotState::Offered => {
+        match slot.state() {
+            State::Offered => {
                 let op = self.offers.open.get(slot_index).copied();
                 let Some(op) =
                     op.filter(|&op| rules::takes_up(self.ops.at(op).outcome == Outcome::Open))
@@ -185,15 +185,17 @@ impl Locks {
                     Taken::Partly(op)
                 }
             }
-            SlotState::Acquiring | SlotState::Gated | SlotState::Held => {
+            State::Asking | State::Gated | State::Won | State::Held => {
                 if !rules::is_left_to_lease(true) {
                     return self.handed_in_vain(id, slot_index, transfer.from, now);
                 }
                 self.another_vote(id, slot_index, is_vote, now);
                 Taken::Late(slot_index)
             }
-            SlotState::Released => self.handed_in_vain(id, slot_index, transfer.from, now),
-            SlotState::Free | SlotState::Detached => Taken::Unwanted,
+            State::Between | State::Released => {
+                self.handed_in_vain(id, slot_index, transfer.from, now)
+            }
+            State::Free | State::GivenAway => Taken::Unwanted,
         }
     }
 
@@ -204,7 +206,7 @@ impl Locks {
         slot.unanswered.remove(id);
         if rules::is_late_vote(is_vote) && !slot.granted.contains(id) {
             slot.granted.insert(id);
-            let op = slot.op.filter(|_| slot.state == SlotState::Acquiring);
+            let op = slot.op.filter(|_| slot.state() == State::Won);
             if let Some(op) = op {
                 self.ops.at_mut(op).round.enter(id, Vote::Granted);
             } else {
@@ -227,7 +229,7 @@ impl Locks {
     pub(in crate::engine) fn receiver(&self, token: &[u8; 20], key: &[u8]) -> Option<OpIndex> {
         let slot_index = self.slot_of_token(token)?;
         let slot = self.slots.get(slot_index)?;
-        let is_it = slot.state == SlotState::Offered
+        let is_it = slot.state() == State::Offered
             && slot.token == TokenBytes::Drawn(*token)
             && slot.key.as_slice() == key;
         self.offers.open.get(slot_index).copied().filter(|_| is_it)
@@ -258,15 +260,13 @@ impl Locks {
         let attempt = self.slots.at_mut(last);
         attempt.holds = rules::holds_of_attempt(attempt.holds);
         self.release_slot(last, None, now);
-        self.slots.at_mut(last).op = None;
-        self.slots.free_if_unnamed(last);
+        self.leave_attempt(last);
         self.offers.open.remove(slot_index);
         self.remember(slot_index, Some(transfer.from), now.real);
         // Where this client is heard a script may have run, or may still run.
         let heard = self.nodes.with_transfers();
         let received = self.deadline_from(now.real, self.slots.at(slot_index).ttl_ms);
         let slot = self.slots.at_mut(slot_index);
-        slot.state = SlotState::Acquiring;
         slot.op = Some(index);
         slot.ends = rules::transfer_ends(ends, received);
         slot.holds = rules::with_late_scripts(slot.holds, heard);
@@ -276,8 +276,7 @@ impl Locks {
         op.set_slot(slot_index);
         op.round = Round::of(granted);
         op.causes = [Cause::None; NODES_MAX];
-        self.observe(Happening::Won { op: index });
-        self.finish(index, Outcome::Won);
+        self.win(index, slot_index);
     }
 
     /// The call takes nothing over any more.
@@ -291,7 +290,7 @@ impl Locks {
     pub(in crate::engine) fn withdraw_offers(&mut self, op: OpIndex) {
         for slot_index in self.offers.of(op) {
             self.offers.open.remove(slot_index);
-            self.slots.at_mut(slot_index).state = SlotState::Released;
+            self.slots.at_mut(slot_index).step(Input::Release);
             self.slots.unref(slot_index);
         }
     }
@@ -316,7 +315,7 @@ impl Locks {
         let slot = self.slots.at_mut(slot_index);
         slot.tainted = rules::with_held(slot.tainted, slot.holds);
         if slot.holds.is_empty() {
-            slot.state = SlotState::Released;
+            slot.step(Input::Release);
         } else {
             self.release_slot(slot_index, None, now);
         }
@@ -368,7 +367,7 @@ impl Locks {
             let slot = self.slots.at_mut(slot_index);
             let rest = heard.without(slot.holds);
             slot.holds = rules::with_late_scripts(slot.holds, heard);
-            if slot.state == SlotState::Released {
+            if slot.state().is_deleted() {
                 slot.tainted = slot.tainted.union(heard);
                 for id in rules::left_behind(rest) {
                     self.send_release(id, slot_index, &mut None, now);
@@ -389,14 +388,14 @@ impl Locks {
             let slot = self.slots.at_mut(slot_index);
             // A delete may be on its way there already.
             if !rules::is_unheard_owed(!slot.holds.contains(id))
-                || rules::is_left_when_over(slot.state != SlotState::Offered)
+                || rules::is_left_when_over(slot.state() != State::Offered)
             {
                 continue;
             }
             slot.holds.insert(id);
             slot.unanswered.insert(id);
             // A lease deletes its key by its own release.
-            if matches!(slot.state, SlotState::Offered | SlotState::Released) {
+            if slot.state() == State::Offered || slot.state().is_deleted() {
                 slot.tainted.insert(id);
                 self.owe(id, slot_index, now);
             }
@@ -410,17 +409,11 @@ impl Locks {
         Some(self.slots.at(slot).token.clone())
     }
 
-    /// The call that made an offer.
-    #[cfg(test)]
-    pub(in crate::engine) fn offers_op(&self, slot: SlotIndex) -> OpIndex {
-        *self.offers.open.get(slot).expect("it is open")
-    }
-
     /// How many offers are only remembered: nothing else names their slots.
     #[cfg(any(test, feature = "sim", feature = "fuzzing"))]
     pub(in crate::engine) fn offers_remembered(&self) -> usize {
         let slots = self.offers.past.iter().map(|past| self.slots.at(past.slot));
-        slots.filter(|slot| slot.state == SlotState::Released && slot.refs == 1).count()
+        slots.filter(|slot| slot.state() == State::Released && slot.refs == 1).count()
     }
 
     /// A lock was handed over to an offer that is over. The first word of that has it deleted at all
@@ -459,7 +452,7 @@ impl Locks {
         let slot = self.slots.at_mut(slot_index);
         slot.tainted.insert(id);
         rules::take_vote_back(&mut slot.granted, id);
-        if slot.state == SlotState::Released && rules::runs_behind(slot.holds.contains(id)) {
+        if slot.state().is_deleted() && rules::runs_behind(slot.holds.contains(id)) {
             return;
         }
         slot.holds.insert(id);

@@ -209,6 +209,11 @@ impl Ops {
         ids.map(|(index, op)| OpId { op: index, generation: op.generation }).collect()
     }
 
+    /// Every place, in use or free.
+    pub(in crate::engine) fn indexed(&self) -> impl Iterator<Item = (OpIndex, &Op)> {
+        self.ops.iter()
+    }
+
     /// Every operation, and places that are free.
     pub(in crate::engine) fn iter(&self) -> impl Iterator<Item = &Op> {
         self.ops.iter().map(|(_, op)| op)
@@ -300,6 +305,16 @@ impl Op {
             #[cfg(feature = "metrics")]
             way: Way::default(),
         }
+    }
+
+    /// Whether its round has an end.
+    pub(in crate::engine) const fn is_listed(&self) -> bool {
+        self.is_listed
+    }
+
+    /// Whether it is a call for a lock that is not decided.
+    pub(in crate::engine) fn goes_on(&self) -> bool {
+        self.kind == OpKind::Acquire && self.outcome == Outcome::Open
     }
 
     /// The slot of an operation on a lock.

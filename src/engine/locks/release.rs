@@ -11,8 +11,8 @@
 use super::handover::Heir;
 use super::observe::Happening;
 use super::op::{OpId, OpKind, Outcome};
-use super::slot::SlotState;
 use super::state::Locks;
+use super::steps::{Input, State};
 use crate::command::{Answer, ReleaseStep, append_release};
 use crate::engine::event::Event;
 use crate::error::{Cause, UnlockError, Unlocked};
@@ -93,10 +93,20 @@ impl Locks {
     ) -> NodeMask {
         let (all, is_handed_over) = (self.nodes.all(), heir.is_some());
         let slot = self.slots.at_mut(slot_index);
-        if matches!(slot.state, SlotState::Released | SlotState::Detached | SlotState::Free) {
+        if !slot.state().is_alive() {
             return NodeMask::EMPTY;
         }
-        slot.state = rules::state_once_released(SlotState::Released, slot.state, is_handed_over);
+        let is_attempt = matches!(slot.state(), State::Gated | State::Asking | State::Won);
+        let call = slot.op.filter(|_| is_attempt);
+        let goes_on = call.is_some_and(|call| self.ops.at(call).goes_on());
+        if rules::ends_lease(is_handed_over) {
+            // Each for itself, so that the input is a constant.
+            if goes_on {
+                slot.step(Input::Fail);
+            } else {
+                slot.step(Input::Release);
+            }
+        }
         slot.phase = slot.phase.next();
         slot.ends = now.real.plus_millis(slot.ttl_longest_ms);
         let (mut holds, unanswered) = (slot.holds, slot.unanswered);
@@ -155,7 +165,7 @@ impl Locks {
 
     fn encode_release(&mut self, slot_index: SlotIndex, step: ReleaseStep) {
         let slot = self.slots.at(slot_index);
-        debug_assert_ne!(slot.state, SlotState::Detached, "another client may have the lock");
+        debug_assert_ne!(slot.state(), State::GivenAway, "another client may have the lock");
         self.scratch.clear();
         append_release(&mut self.scratch, step, &slot.key, &slot.token);
     }
@@ -239,7 +249,7 @@ impl Locks {
     /// keys by its own release.
     fn is_debt_void(&self, slot_index: SlotIndex) -> bool {
         let slot = self.slots.at(slot_index);
-        let is_lease = matches!(slot.state, SlotState::Acquiring | SlotState::Held);
+        let is_lease = slot.state().is_lock();
         rules::is_debt_void(slot.was_offered() && is_lease)
     }
 
@@ -467,7 +477,7 @@ impl Locks {
     /// Decides a release whose result is awaited, if the answers suffice.
     pub(in crate::engine) fn decide_release(&mut self, slot_index: SlotIndex) {
         let slot = self.slots.at(slot_index);
-        let Some(index) = slot.op.filter(|_| slot.state == SlotState::Released) else { return };
+        let Some(index) = slot.op.filter(|_| slot.state() == State::Released) else { return };
         let op = self.ops.at(index);
         let tally = op.tally;
         if op.kind != OpKind::Release || op.outcome != Outcome::Open {

@@ -1,8 +1,8 @@
 //! The counts as series, for an exporter.
 
 use super::op::OpKind;
-use super::slot::SlotState;
 use super::state::Locks;
+use super::steps::State;
 use crate::count::{CallCounts, Oldest};
 use crate::engine::counts::Ends;
 use crate::histogram::Histogram;
@@ -129,7 +129,7 @@ impl Locks {
             }
         }
         for (index, slot) in self.slots.slots.iter() {
-            if slot.state == SlotState::Held && !is_announced(self.keep_of(index)) {
+            if slot.state() == State::Held && !is_announced(self.keep_of(index)) {
                 self.counts.hold_began(index).into_iter().for_each(|at| oldest.note_hold(at));
             }
         }

@@ -7,6 +7,7 @@
 //! - Handles carry a generation, so one to a freed slot finds nothing.
 
 use super::fences::Fences;
+use super::steps::{Input, State};
 use crate::key::{self, Key};
 use crate::node::Phase;
 use crate::quorum::NodeMask;
@@ -30,23 +31,6 @@ impl LeaseId {
         let slot = SlotIndex::at(place).expect("a small number");
         Self { slot, generation: 0 }
     }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::engine) enum SlotState {
-    Free,
-    /// The attempt is undecided, or decided but not yet handed over.
-    Acquiring,
-    /// As above, but only one node is asked until it grants.
-    Gated,
-    /// Offered by a call that waits: a holder may hand its lock over to it.
-    Offered,
-    /// A lease.
-    Held,
-    /// No longer a lock: its keys are deleted or being deleted.
-    Released,
-    /// Another client may have the lock: no command that changes its keys is written any more.
-    Detached,
 }
 
 #[derive(Debug)]
@@ -79,7 +63,7 @@ pub(in crate::engine) struct Slot {
     pub(in crate::engine) extensions: u16,
     /// Counts extensions and the release, to tell a late answer from a current one.
     pub(in crate::engine) phase: Phase,
-    pub(in crate::engine) state: SlotState,
+    state: State,
     marks: u8,
 }
 
@@ -105,11 +89,17 @@ pub(in crate::engine) struct Slots {
 }
 
 impl Slots {
-    /// Takes a slot for a new attempt.
-    pub(in crate::engine) fn open(&mut self, key: &[u8], token: TokenBytes) -> SlotIndex {
+    /// Takes a slot for a token that begins as this.
+    #[inline(always)]
+    pub(in crate::engine) fn open(
+        &mut self,
+        key: &[u8],
+        token: TokenBytes,
+        input: Input,
+    ) -> SlotIndex {
         let index = self.slots.take(Slot::empty).expect("memory ends before indices do");
         let slot = self.at_mut(index);
-        slot.state = SlotState::Acquiring;
+        slot.step(input);
         slot.op = None;
         slot.marks &= !(KEPT | FENCED | OFFERED);
         slot.refs = 0;
@@ -147,7 +137,7 @@ impl Slots {
     pub(in crate::engine) fn held(&self, lease: LeaseId) -> Option<&Slot> {
         self.slots
             .get(lease.slot)
-            .filter(|slot| slot.generation == lease.generation && slot.state == SlotState::Held)
+            .filter(|slot| slot.generation == lease.generation && slot.state == State::Held)
     }
 
     pub(in crate::engine) fn lease_id(&self, index: SlotIndex) -> LeaseId {
@@ -167,11 +157,11 @@ impl Slots {
     #[inline]
     pub(in crate::engine) fn free_if_unnamed(&mut self, index: SlotIndex) {
         let slot = self.at_mut(index);
-        if matches!(slot.state, SlotState::Released | SlotState::Detached)
+        if matches!(slot.state, State::Released | State::GivenAway)
             && slot.refs == 0
             && slot.op.is_none()
         {
-            slot.state = SlotState::Free;
+            slot.step(Input::Forget);
             slot.generation = slot.generation.wrapping_add(1);
             if slot.is_fenced() {
                 self.fences.remove(index);
@@ -187,6 +177,19 @@ impl Slots {
 }
 
 impl Slot {
+    #[inline]
+    pub(in crate::engine) const fn state(&self) -> State {
+        self.state
+    }
+
+    /// Something happens to the token: see the [table](super::steps).
+    #[inline(always)]
+    pub(in crate::engine) fn step(&mut self, input: Input) {
+        let next = self.state.next(input);
+        debug_assert!(next.is_some(), "{input:?} of a token that is {:?}", self.state);
+        self.state = next.unwrap_or(self.state);
+    }
+
     #[inline]
     pub(in crate::engine) const fn is_kept(&self) -> bool {
         self.marks & KEPT != 0
@@ -212,7 +215,6 @@ impl Slot {
     }
 
     pub(in crate::engine) const fn set_offered(&mut self) {
-        self.state = SlotState::Offered;
         self.marks |= OFFERED;
     }
 
@@ -235,7 +237,7 @@ impl Slot {
             refs: 0,
             op: None,
             word: 0,
-            state: SlotState::Free,
+            state: State::Free,
             marks: 0,
             phase: Phase::default(),
             key: Key::new(),

@@ -17,7 +17,8 @@ use super::keep::Keeps;
 use super::op::{Ops, Outcome};
 use super::prefix::Prefix;
 use super::settings::Settings;
-use super::slot::{SlotState, Slots};
+use super::slot::Slots;
+use super::steps::Input;
 use super::timers::{Timer, Timers};
 use crate::client_name::ClientId;
 use crate::command::SetOptions;
@@ -327,9 +328,8 @@ impl Locks {
     pub(in crate::engine) fn open_foreign(&mut self, key: &[u8], token: TokenBytes) -> SlotIndex {
         let ttl_ms = self.settings.max_ttl_ms;
         let all = self.nodes.all();
-        let slot_index = self.slots.open(key, token);
+        let slot_index = self.slots.open(key, token, Input::Name);
         let slot = self.slots.at_mut(slot_index);
-        slot.state = SlotState::Held;
         slot.holds = all;
         slot.ttl_ms = ttl_ms;
         slot.ttl_longest_ms = ttl_ms;

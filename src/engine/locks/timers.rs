@@ -113,6 +113,11 @@ impl Timers {
         }
     }
 
+    /// Whether the timer will be due.
+    pub(in crate::engine) fn is_set(&self, timer: Timer) -> bool {
+        self.place(timer).is_some()
+    }
+
     fn place(&self, timer: Timer) -> Option<usize> {
         self.places.get(timer.number()).copied().flatten().map(HeapPlace::place)
     }

@@ -6,8 +6,8 @@
 
 use super::observe::Happening;
 use super::op::Outcome;
-use super::slot::SlotState;
 use super::state::{Failed, Locks};
+use super::steps::{Input, State};
 use crate::command::append_set;
 use crate::error::{Cause, Vote};
 use crate::node::{Now, Request};
@@ -97,28 +97,46 @@ impl Locks {
     #[inline]
     pub(in crate::engine) fn decide(&mut self, slot_index: SlotIndex) {
         let slot = self.slots.at(slot_index);
-        if slot.state != SlotState::Acquiring {
-            return;
-        }
-        let Some(index) = slot.op else { return };
+        let Some(index) = slot.op.filter(|_| slot.state() == State::Asking) else { return };
         let op = self.ops.at(index);
-        if op.outcome != Outcome::Open {
-            return;
-        }
         match op.round.decide(self.settings.node_count, self.settings.quorum) {
             Decision::Open => {}
             Decision::Won if slot.is_fenced() => {
                 self.decide_fence(slot_index, self.both_clocks(self.last_call));
             }
             Decision::Won => {
-                self.observe(Happening::Won { op: index });
-                self.finish(index, Outcome::Won);
+                self.win(index, slot_index);
             }
             Decision::Lost => {
                 let outcome = self.loss(index);
                 self.failed.push_back(Failed { op: index, outcome });
             }
         }
+    }
+
+    /// The call has its lock: its slot is a lease once the caller takes it.
+    #[inline(always)]
+    pub(in crate::engine) fn win(&mut self, index: OpIndex, slot_index: SlotIndex) {
+        self.slots.at_mut(slot_index).step(Input::Win);
+        self.observe(Happening::Won { op: index });
+        self.finish(index, Outcome::Won);
+    }
+
+    /// The call ends without a lock.
+    pub(in crate::engine) fn end_call(&mut self, index: OpIndex, outcome: Outcome) {
+        let slot = self.slots.at_mut(self.ops.at(index).slot());
+        if slot.state() == State::Between {
+            slot.step(Input::Leave);
+        }
+        self.finish(index, outcome);
+    }
+
+    /// The call goes on without this attempt, which has failed and is released.
+    pub(in crate::engine) fn leave_attempt(&mut self, slot_index: SlotIndex) {
+        let slot = self.slots.at_mut(slot_index);
+        slot.step(Input::Leave);
+        slot.op = None;
+        self.slots.free_if_unnamed(slot_index);
     }
 
     /// Why an attempt has no lease, by its votes.

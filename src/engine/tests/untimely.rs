@@ -146,16 +146,16 @@ pub(super) fn a_token_that_was_deleted_somewhere_is_not_offered_again() {
 /// The vote of a node that was told, and at which the token was deleted since, is none.
 #[test]
 pub(super) fn a_vote_ends_with_the_delete() {
-    use crate::engine::locks::op::Outcome;
     let mut rig = rig(3);
     offering(&mut rig);
-    told(&mut rig, 0);
     let token = offered(&rig);
+    let wake = waking::message(&rig, WAKE, OTHER, &[]);
+    rig.receive(0, &wake);
+    told(&mut rig, 0);
     let slot_index = rig.engine.locks.slot_of_token(&token).unwrap();
     assert!(rig.engine.locks.slots.at(slot_index).granted.contains(node(0)));
-    // The call has won by other means, and another node tells of the offer.
-    let op = rig.engine.locks.offers_op(slot_index);
-    rig.engine.locks.ops.at_mut(op).outcome = Outcome::Won;
+    // The call wins by its attempt, and another node tells of the offer.
+    rig.answer_all(0..3, "+OK\r\n");
     let message = transfer(&rig, &token, 1);
     rig.receive(1, &message);
     let slot = rig.engine.locks.slots.at(slot_index);

@@ -52,8 +52,9 @@ pub(super) use outside::{Action, Answer, Call, Input, Meant, Reach, Source, Text
 
 use handover::Handover;
 use list::{Entry, List, Receipt};
-use message::waiter_of;
+use message::{WaiterId, waiter_of};
 use outside::Actions;
+use state::State;
 use waiter::Waiter;
 use wakes::{Wake, Wakes};
 
@@ -102,6 +103,25 @@ impl Waiting {
             calls: 0,
             questions: 0,
         }
+    }
+
+    // ---- what is always true ----
+
+    /// Panics where an invariant is broken.
+    pub(super) fn check(&self) {
+        assert!(self.actions.is_empty(), "an action is not done");
+        for (slot, queue) in self.queues.iter() {
+            assert!(!self.handovers.contains(slot), "{queue:?} of a lock that was handed over");
+        }
+        let ids: Vec<_> = self.waiters.iter().map(|(_, waiter)| waiter.id).collect();
+        let is_twice =
+            |(nth, id): (usize, &WaiterId)| ids.iter().skip(nth + 1).any(|other| other == id);
+        assert!(!ids.iter().enumerate().any(is_twice), "two calls have one id");
+    }
+
+    /// The calls that wait and have not ended, and whether each has an attempt under way.
+    pub(super) fn calls_under_way(&self) -> impl Iterator<Item = (OpIndex, bool)> {
+        self.waiters.iter().filter_map(|(op, waiter)| Some((op, waiter.state? == State::Trying)))
     }
 
     // ---- outputs ----

@@ -208,6 +208,10 @@ impl Actions {
         self.queue.push_back(action);
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
     pub(super) fn pop(&mut self) -> Option<Action> {
         let action = self.queue.pop_front();
         if action.is_none() {

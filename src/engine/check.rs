@@ -1,0 +1,30 @@
+//! What is always true of the engine between two inputs: each part for itself, and what they say of
+//! each other. Debug builds look at each input, before it or behind it.
+
+use super::core::Engine;
+
+/// Only small engines are looked at: a look takes as long as there are tokens.
+const SMALL: usize = 64;
+
+impl Engine {
+    /// Panics where an invariant is broken; only in debug builds.
+    #[inline(always)]
+    pub(super) fn check_if_small(&self) {
+        if cfg!(debug_assertions) && self.locks.slots.in_use() <= SMALL {
+            self.check();
+        }
+    }
+
+    #[cold]
+    fn check(&self) {
+        self.locks.check();
+        self.waiting.check();
+        assert!(self.tries.is_empty(), "an attempt that a waiter is to make is not made");
+        for (op, has_attempt) in self.waiting.calls_under_way() {
+            let op = self.locks.ops.at(op);
+            let state = self.locks.slots.at(op.slot()).state();
+            let is_so = if has_attempt { state.is_lock() } else { state.is_deleted() };
+            assert!(is_so, "{op:?} waits with {state:?}, has an attempt: {has_attempt}");
+        }
+    }
+}

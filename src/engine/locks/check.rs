@@ -1,0 +1,54 @@
+//! What is always true of the locks between two inputs.
+
+use super::op::{Op, OpKind, Outcome};
+use super::slot::Slot;
+use super::state::Locks;
+use super::steps::State;
+use super::timers::Timer;
+use crate::slab::{OpIndex, SlotIndex};
+
+impl Locks {
+    /// Panics where an invariant is broken.
+    pub(in crate::engine) fn check(&self) {
+        for (index, slot) in self.slots.slots.iter() {
+            let op = slot.op.map(|op| self.ops.at(op));
+            assert!(self.is_sound(index, slot, op), "{slot:?} with {op:?}");
+            let has_keep = self.keep_of(index).is_some();
+            assert!(!slot.is_kept() || has_keep, "{slot:?} is kept by nothing");
+        }
+        for (index, op) in self.ops.indexed() {
+            assert!(self.is_placed(index, op), "{op:?} has no slot of its own");
+        }
+        assert!(self.failed.is_empty(), "an attempt that failed is not followed");
+    }
+
+    /// Whether a token's state is what its operation says.
+    fn is_sound(&self, index: SlotIndex, slot: &Slot, op: Option<&Op>) -> bool {
+        let is_call = op.is_some_and(|op| op.kind == OpKind::Acquire && op.slot() == index);
+        let outcome = op.map(|op| op.outcome);
+        match slot.state() {
+            State::Free => op.is_none() && slot.refs == 0,
+            State::Asking | State::Gated | State::Between => {
+                is_call && outcome == Some(Outcome::Open)
+            }
+            State::Won => is_call && outcome == Some(Outcome::Won),
+            State::Offered => {
+                op.is_none() && self.offers.open.contains(index) && slot.was_offered()
+            }
+            State::Held => !is_call,
+            State::Released => !is_call || outcome != Some(Outcome::Open),
+            State::GivenAway => slot.holds.is_empty(),
+        }
+    }
+
+    /// Whether an operation that is under way has a slot that names it, and a time at which it ends.
+    fn is_placed(&self, index: OpIndex, op: &Op) -> bool {
+        if matches!(op.kind, OpKind::Free | OpKind::Query) || op.outcome != Outcome::Open {
+            return true;
+        }
+        let ends = op.is_listed() || self.timers.is_set(Timer::Judge(index));
+        let waits =
+            self.timers.is_set(Timer::Retry(index)) || self.timers.is_set(Timer::Wait(index));
+        self.slots.at(op.slot()).op == Some(index) && (ends || waits)
+    }
+}

@@ -1,0 +1,122 @@
+//! The life of a token: what it is to this client, what happens to it, and the table of both.
+
+/// What a token is to its client. States that are asked for together are neighbours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine) enum State {
+    Free,
+    /// Offered by a call that waits: a holder may hand its lock over to it.
+    Offered,
+    /// An attempt that has asked one node, and asks the others once that one grants.
+    Gated,
+    /// An attempt whose votes are out.
+    Asking,
+    /// A quorum granted, and the caller has not taken its lease.
+    Won,
+    /// A lease.
+    Held,
+    /// A failed attempt, whose keys are deleted or being deleted. Its call makes another.
+    Between,
+    /// No longer a lock: its keys are deleted or being deleted.
+    Released,
+    /// Another client may have the lock: no command that changes its keys is written any more.
+    GivenAway,
+}
+
+/// What happens to a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine) enum Input {
+    /// An attempt draws it.
+    Begin,
+    /// A call that waits offers it.
+    Offer,
+    /// A caller names it, to adopt or to unlock the lock.
+    Name,
+    /// One node is asked before the others.
+    Gate,
+    /// That node has granted.
+    Open,
+    /// A quorum has granted, or has handed the lock over.
+    Win,
+    /// The caller takes its lease.
+    Take,
+    /// There is no lease, and the call makes another attempt.
+    Fail,
+    /// The call makes that attempt, or ends.
+    Leave,
+    Release,
+    GiveAway,
+    /// No answer, debt, operation or lease names it any more.
+    Forget,
+}
+
+impl State {
+    /// The table: for each input, the states in which it may come, and the next state. `None`: this
+    /// cannot happen to the token. Inputs are constants, so each step is a comparison.
+    #[inline(always)]
+    pub(in crate::engine) const fn next(self, input: Input) -> Option<Self> {
+        use Input as I;
+        let (may_come, next) = match input {
+            I::Begin => (matches!(self, Self::Free), Self::Asking),
+            I::Offer => (matches!(self, Self::Free), Self::Offered),
+            I::Name => (matches!(self, Self::Free), Self::Held),
+            I::Gate => (matches!(self, Self::Asking), Self::Gated),
+            I::Open => (matches!(self, Self::Gated), Self::Asking),
+            I::Win => (matches!(self, Self::Asking | Self::Offered), Self::Won),
+            I::Take => (matches!(self, Self::Won), Self::Held),
+            I::Fail => (self.is_attempt() || matches!(self, Self::Won), Self::Between),
+            I::Leave => (matches!(self, Self::Between), Self::Released),
+            I::Release => (self.is_alive(), Self::Released),
+            I::GiveAway => (matches!(self, Self::Held), Self::GivenAway),
+            I::Forget => (matches!(self, Self::Released | Self::GivenAway), Self::Free),
+        };
+        if may_come { Some(next) } else { None }
+    }
+
+    /// Whether it is an attempt that is not decided.
+    pub(in crate::engine) const fn is_attempt(self) -> bool {
+        matches!(self, Self::Gated | Self::Asking)
+    }
+
+    /// Whether it is a lock of this client, or may become one by an attempt.
+    pub(in crate::engine) const fn is_lock(self) -> bool {
+        matches!(self, Self::Gated | Self::Asking | Self::Won | Self::Held)
+    }
+
+    /// Whether its keys may be on nodes, and no delete is written or owed yet.
+    pub(in crate::engine) const fn is_alive(self) -> bool {
+        self.is_lock() || matches!(self, Self::Offered)
+    }
+
+    /// Whether its keys are deleted, or being deleted.
+    pub(in crate::engine) const fn is_deleted(self) -> bool {
+        matches!(self, Self::Between | Self::Released)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_that_is_over_never_comes_back_before_it_is_forgotten() {
+        let all = [
+            Input::Begin,
+            Input::Offer,
+            Input::Name,
+            Input::Gate,
+            Input::Open,
+            Input::Win,
+            Input::Take,
+            Input::Fail,
+            Input::Leave,
+            Input::Release,
+            Input::GiveAway,
+            Input::Forget,
+        ];
+        for over in [State::Between, State::Released, State::GivenAway] {
+            let next: Vec<_> = all.iter().filter_map(|&input| over.next(input)).collect();
+            let expected = if over == State::Between { State::Released } else { State::Free };
+            assert_eq!(next, [expected], "{over:?}");
+        }
+    }
+}
