@@ -77,15 +77,14 @@ impl Engine {
             let op = self.locks.ops.at_mut(index);
             op.set_slot(slot);
             if self.queue_behind(index, now) {
-                self.follow(now);
                 return Ok(self.locks.ops.id(index));
             }
         }
-        self.locks.attempt(index, slot, now);
-        if options.is_introduced && self.locks.ops.at(index).plan.wakes {
+        let failed = self.locks.attempt(index, slot, None, now);
+        if options.is_introduced && failed.is_none() && self.locks.ops.at(index).plan.wakes {
             self.introduce(index, now);
         }
-        self.follow(now);
+        self.follow(failed, now);
         Ok(self.locks.ops.id(index))
     }
 
@@ -148,24 +147,11 @@ impl Engine {
         LockError::InvalidTtl { ttl, least, most }
     }
 
-    /// Handles attempts that failed by what was just done to the locks.
+    /// Handles an attempt that failed by what was just done to the locks.
     #[inline]
-    pub(super) fn follow(&mut self, now: Now) {
-        while !(self.locks.failed.is_empty() && self.tries.is_empty()) {
-            self.follow_next(now);
-        }
-    }
-
-    #[cold]
-    fn follow_next(&mut self, now: Now) {
-        if let Some(Failed { op, outcome }) = self.locks.failed.pop_front() {
+    pub(super) fn follow(&mut self, failed: Option<Failed>, now: Now) {
+        if let Some(Failed { op, outcome }) = failed {
             self.attempt_failed(op, outcome, now);
-        } else if let Some((op, gate)) = self.tries.pop_front() {
-            self.locks.ops.at_mut(op).gate = gate;
-            self.retry(op, now);
-            // Cleared where no attempt was made, so that the next operation in this place does not
-            // find it.
-            self.locks.ops.at_mut(op).gate = None;
         }
     }
 
@@ -195,12 +181,12 @@ impl Engine {
     fn pass_on(&mut self, slot_index: SlotIndex, scripts: Option<Scripts>, now: Now) {
         if self.waiting.has_queue(slot_index) {
             self.pass_lock_on(slot_index, scripts, now);
-            self.follow(now);
         }
         self.locks.slots.free_if_unnamed(slot_index);
     }
 
     /// Releases what the attempt may have written, and plans the next one.
+    #[cold]
     fn attempt_failed(&mut self, index: OpIndex, outcome: Outcome, now: Now) {
         self.locks.ops.unlist(index);
         self.locks.ops.at_mut(index).failed = outcome;
@@ -232,8 +218,8 @@ impl Engine {
         }
     }
 
-    /// The next attempt: a new token, behind the release of the one before.
-    pub(super) fn retry(&mut self, index: OpIndex, now: Now) {
+    /// The next attempt, at the gate first: a new token, behind the release of the one before.
+    pub(super) fn retry(&mut self, index: OpIndex, gate: Option<NodeId>, now: Now) {
         let op = self.locks.ops.at(index);
         if op.kind != OpKind::Acquire || op.outcome != Outcome::Open {
             return;
@@ -258,8 +244,8 @@ impl Engine {
             self.locks.slots.at_mut(slot).set_fenced();
         }
         self.locks.leave_attempt(last);
-        self.locks.attempt(index, slot, now);
-        self.follow(now);
+        let failed = self.locks.attempt(index, slot, gate, now);
+        self.follow(failed, now);
     }
 
     /// The time of an operation is up: nodes without an answer are counted out.
@@ -279,8 +265,8 @@ impl Engine {
                 }
             }
             OpKind::Acquire => {
-                self.locks.judge_attempt(index, now);
-                self.follow(now);
+                let failed = self.locks.judge_attempt(index, now);
+                self.follow(failed, now);
             }
             OpKind::Extend | OpKind::Adopt | OpKind::Keep => {
                 self.locks.end_extension(index, Outcome::NoQuorum);
@@ -313,7 +299,6 @@ impl Engine {
         if self.waiting.has_waiter(index) {
             let now = self.locks.now(now);
             self.end_wait(index, now);
-            self.follow(now);
         } else if self.waiting.has_recent_wakes() {
             let op = self.locks.ops.at(index);
             if op.outcome == Outcome::Won {
@@ -327,8 +312,8 @@ impl Engine {
     /// A node that operations wait for may now vote, or will not.
     pub(super) fn settle_awaiting(&mut self, id: NodeId, now: Now) {
         for index in std::mem::take(&mut self.locks.awaiting) {
-            if let Some(slot) = self.locks.settle_awaiting(id, index, now) {
-                self.follow(now);
+            if let Some((slot, failed)) = self.locks.settle_awaiting(id, index, now) {
+                self.follow(failed, now);
                 self.locks.await_on(index, slot);
             }
         }

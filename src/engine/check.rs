@@ -19,7 +19,7 @@ impl Engine {
     fn check(&self) {
         self.locks.check();
         self.waiting.check();
-        assert!(self.tries.is_empty(), "an attempt that a waiter is to make is not made");
+        assert!(!self.is_acting, "an action is not done");
         for (op, has_attempt) in self.waiting.calls_under_way() {
             let op = self.locks.ops.at(op);
             let state = self.locks.slots.at(op.slot()).state();

@@ -1,7 +1,6 @@
 //! The entry points of the engine, for a loop to call. Each change of the locks is followed here by
 //! its effect on waiting calls.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -60,7 +59,7 @@ impl Engine {
         Ok(Self {
             locks: Locks::new(settings, nodes, prefix, drawn, name.to_string().into(), now),
             waiting: Waiting::new(client_id, config.node_timeout, rules::quorum(checked.quorum)),
-            tries: VecDeque::new(),
+            is_acting: false,
             frame: Vec::new(),
         })
     }
@@ -372,11 +371,9 @@ impl Engine {
             match timer {
                 Timer::Retry(op) => {
                     self.retry_due(op, now);
-                    self.follow(now);
                 }
                 Timer::Wait(op) => {
                     self.wait_due(op, now);
-                    self.follow(now);
                 }
                 Timer::Judge(op) => self.judge(op, now),
                 Timer::Offers => self.locks.sweep_offers(now),

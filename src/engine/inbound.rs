@@ -57,9 +57,9 @@ impl Engine {
 
     /// A node answered the SET of an attempt.
     fn set_answered(&mut self, id: NodeId, slot_index: SlotIndex, answer: Answer, now: Now) {
-        self.locks.set_answered(id, slot_index, answer, now);
+        let failed = self.locks.set_answered(id, slot_index, answer, now);
         self.note_late_denial(id, slot_index, answer == Answer::Null);
-        self.follow(now);
+        self.follow(failed, now);
     }
 
     /// The attempt may have failed before this node denied it: its call waits then.
@@ -72,7 +72,7 @@ impl Engine {
 
     /// A node answered the command of a fenced attempt.
     fn fenced_set_answered(&mut self, id: NodeId, slot_index: SlotIndex, answer: Answer, now: Now) {
-        self.locks.fenced_set_answered(id, slot_index, answer, now);
+        let failed = self.locks.fenced_set_answered(id, slot_index, answer, now);
         self.note_late_denial(id, slot_index, answer == Answer::Zero);
         // What the user may not do with scripts or with the counter says nothing of the node.
         let is_fencing =
@@ -82,7 +82,7 @@ impl Engine {
         {
             self.locks.nodes.note_refusal(id, cause, now.real);
         }
-        self.follow(now);
+        self.follow(failed, now);
     }
 
     /// Anything but an everyday answer: other frames, frames in pieces, changes of the node.
@@ -112,12 +112,8 @@ impl Engine {
                 Ok(Step::Greeted) => self.greeted(id, now),
                 Ok(Step::Waited(pending)) => {
                     self.waited(id, pending, now);
-                    self.follow(now);
                 }
-                Ok(Step::Message) => {
-                    self.message(id, now);
-                    self.follow(now);
-                }
+                Ok(Step::Message) => self.message(id, now),
                 Err(cause) => {
                     self.drop_connection(id, cause, now);
                     break;
@@ -140,8 +136,8 @@ impl Engine {
                 self.fenced_set_answered(id, slot, answer, now);
             }
             Request::Raise(slot) => {
-                self.locks.raise_answered(id, slot, answer, now);
-                self.follow(now);
+                let failed = self.locks.raise_answered(id, slot, answer, now);
+                self.follow(failed, now);
             }
             Request::Time => {
                 return self.locks.nodes.time_told(id, answer, pending.written_at, now);
@@ -151,7 +147,6 @@ impl Engine {
             }
             Request::Transfer(slot) => {
                 self.transfer_answered(id, slot, answer, now);
-                self.follow(now);
             }
             Request::Debt { slot, step, again } => {
                 self.locks.debt_answered(id, slot, step, again, answer, now);
@@ -160,8 +155,7 @@ impl Engine {
                 self.locks.extension_answered(id, slot, step, phase, answer, now);
             }
             Request::Wake(wake) => {
-                self.wake_answered(id, wake, answer, now);
-                return self.follow(now);
+                return self.wake_answered(id, wake, answer, now);
             }
             Request::ScriptLoad
             | Request::Subscribe
@@ -190,17 +184,16 @@ impl Engine {
         for entry in pending {
             match entry.request {
                 Request::Set(slot) | Request::FencedSet(slot) => {
-                    self.locks.set_lost(id, slot, now);
-                    self.follow(now);
+                    let failed = self.locks.set_lost(id, slot, now);
+                    self.follow(failed, now);
                 }
                 Request::Raise(slot) => {
-                    self.locks.raise_lost(id, slot);
-                    self.follow(now);
+                    let failed = self.locks.raise_lost(id, slot);
+                    self.follow(failed, now);
                 }
                 Request::Release { slot, .. } => self.locks.release_lost(id, slot, now),
                 Request::Transfer(slot) => {
                     self.transfer_lost(id, slot, now);
-                    self.follow(now);
                 }
                 Request::Debt { slot, again, .. } => self.locks.debt_lost(id, slot, again),
                 Request::Extend { slot, phase, .. } => {
@@ -212,12 +205,10 @@ impl Engine {
                 }
                 Request::Wait { .. } => {
                     self.wait_lost(id, entry, now);
-                    self.follow(now);
                     continue;
                 }
                 Request::Wake(wake) => {
                     self.wake_lost(id, wake, now);
-                    self.follow(now);
                     continue;
                 }
                 Request::ScriptLoad

@@ -58,7 +58,7 @@ impl Engine {
         if self.waiting.has_waiter(index) {
             self.tell_call(index, Input::Retry, now);
         } else {
-            self.tries.push_back((index, None));
+            self.retry(index, None, now);
         }
     }
 
@@ -262,6 +262,7 @@ impl Engine {
         let reach = self.reach();
         let source = &mut Outside { locks: &mut self.locks, now };
         let view = &mut View { now: now.real, last_pass, reach, source };
+        self.waiting.begin_input();
         input(&mut self.waiting, view)
     }
 
@@ -283,6 +284,9 @@ impl Engine {
     /// What could not be done is a new input, whose actions this loop does too: a list of hundreds that
     /// cannot be woken must not fill the stack.
     fn act(&mut self, now: Now) {
+        if std::mem::replace(&mut self.is_acting, true) {
+            return;
+        }
         while let Some(action) = self.waiting.next_action() {
             match action {
                 Action::Timer { op, at } => self.locks.set_timer(op, Timer::Wait, at),
@@ -318,10 +322,11 @@ impl Engine {
                         self.locks.write(node, Request::Tell, now);
                     }
                 }
-                Action::Try { op, gate } => self.tries.push_back((op, gate)),
+                Action::Try { op, gate } => self.retry(op, gate, now),
                 Action::Woken { op, node } => self.locks.observe(Happening::Woken { op, node }),
             }
         }
+        self.is_acting = false;
     }
 
     fn note_written(&mut self, op: OpIndex, is_written: bool, now: Now) {

@@ -284,7 +284,6 @@ impl World {
         let lease = self.clients[client].tasks[task].lease;
         let is_over = lease
             .is_none_or(|lease| self.clients[client].engine.remaining_at(lease, now).is_zero());
-        let is_unsure = self.clients[client].tasks[task].is_unsure;
         if self.plan.rare.gives_away > 0
             && !is_over
             && self.random.chance(self.plan.rare.gives_away)
@@ -297,7 +296,7 @@ impl World {
             2 => self.release_quietly(client, task, now),
             4..=6 => self.release(client, task, now),
             7 => self.drop_lease(client, task, now),
-            8 if !is_unsure && self.give_away(client, task) => {}
+            8 if self.give_away(client, task) => {}
             _ => self.extend(client, task, now),
         }
     }

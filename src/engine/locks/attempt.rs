@@ -6,7 +6,7 @@ use rand::Rng;
 use super::observe::Happening;
 use super::op::{Op, OpKind, Outcome};
 use super::slot::LeaseId;
-use super::state::Locks;
+use super::state::{Failed, Locks};
 use super::steps::{Input, State};
 use crate::command::Answer;
 use crate::engine::event::Event;
@@ -32,8 +32,15 @@ impl Locks {
         })
     }
 
-    /// One attempt: the SET goes to every node that may vote, in one encoding.
-    pub(in crate::engine) fn attempt(&mut self, index: OpIndex, slot_index: SlotIndex, now: Now) {
+    /// One attempt: the SET goes to every node that may vote, in one encoding, or first to the gate.
+    #[must_use]
+    pub(in crate::engine) fn attempt(
+        &mut self,
+        index: OpIndex,
+        slot_index: SlotIndex,
+        gate: Option<NodeId>,
+        now: Now,
+    ) -> Option<Failed> {
         let t0 = rules::validity_begins(now.real);
         let deadline = self.deadline_from(t0, self.ops.at(index).plan.ttl_ms);
         let op = self.ops.at_mut(index);
@@ -59,10 +66,10 @@ impl Locks {
         } else {
             self.encode_plain_set(slot_index);
         }
-        if let Some(gate) = self.ops.at_mut(index).gate.take()
-            && self.try_gate(gate, index, slot_index, now)
+        if let Some(gate) = gate
+            && let Some(gated) = self.gated_by(gate, slot_index)
         {
-            return;
+            return self.try_gate((gate, gated), index, slot_index, now);
         }
         let written = self.write_sets(index, slot_index, (voters, request), now);
         for node in voters.without(written) {
@@ -86,9 +93,7 @@ impl Locks {
         if call_ends < now.real.plus_nanos(self.settings.longest_wait_nanos) {
             self.judge_at(index, call_ends);
         }
-        if written != self.nodes.all() {
-            self.decide(slot_index);
-        }
+        if written == self.nodes.all() { None } else { self.decide(slot_index) }
     }
 
     /// Whether a call for a lock has no attempt under way: it waits for its next one.
@@ -97,7 +102,8 @@ impl Locks {
     }
 
     /// The attempt's time is up.
-    pub(in crate::engine) fn judge_attempt(&mut self, index: OpIndex, now: Now) {
+    #[must_use]
+    pub(in crate::engine) fn judge_attempt(&mut self, index: OpIndex, now: Now) -> Option<Failed> {
         let slot_index = self.ops.at(index).slot();
         let is_gated = self.slots.at(slot_index).state() == State::Gated;
         let op = self.ops.at_mut(index);
@@ -116,11 +122,7 @@ impl Locks {
         if self.slots.at(slot_index).is_fenced() {
             self.give_up_raise(slot_index);
         }
-        if is_gated {
-            self.gate_answered(slot_index, now);
-        } else {
-            self.decide(slot_index);
-        }
+        if is_gated { self.gate_answered(slot_index, now) } else { self.decide(slot_index) }
     }
 
     /// A node in good standing granted: counts the vote, if nothing else is to be done. Returns
@@ -137,20 +139,22 @@ impl Locks {
         // Only the end of its connection, or of the round, makes a vote unknown before its answer.
         round.grant(id);
         if round.is_quorum_just_met(self.settings.quorum) {
-            self.decide(slot_index);
+            let failed = self.decide(slot_index);
+            debug_assert!(failed.is_none(), "a quorum has granted");
         }
         true
     }
 
     /// A node answered the SET of an attempt.
     #[inline]
+    #[must_use]
     pub(in crate::engine) fn set_answered(
         &mut self,
         id: NodeId,
         slot_index: SlotIndex,
         answer: Answer,
         now: Now,
-    ) {
+    ) -> Option<Failed> {
         let vote = match answer {
             Answer::Ok => self.vote_of_grant(id, now),
             Answer::Null => Vote::Denied,
@@ -159,7 +163,7 @@ impl Locks {
                 Vote::Unknown(Cause::OddReply)
             }
         };
-        self.voted(id, slot_index, vote, now);
+        self.voted(id, slot_index, vote, now)
     }
 
     /// A node granted: whether that counts. A grant read after the node said that it is not a
@@ -176,7 +180,14 @@ impl Locks {
 
     /// A node has voted in an attempt.
     #[inline]
-    pub(super) fn voted(&mut self, id: NodeId, slot_index: SlotIndex, vote: Vote, now: Now) {
+    #[must_use]
+    pub(super) fn voted(
+        &mut self,
+        id: NodeId,
+        slot_index: SlotIndex,
+        vote: Vote,
+        now: Now,
+    ) -> Option<Failed> {
         self.observe(Happening::Vote { node: id, slot: slot_index, vote });
         let slot = self.slots.at_mut(slot_index);
         if vote == Vote::Granted {
@@ -198,13 +209,13 @@ impl Locks {
                 if let (Vote::Failed(cause) | Vote::Unknown(cause), Some(op)) = (vote, slot.op) {
                     self.ops.at_mut(op).blame(id, cause);
                 }
-                self.decide(slot_index);
+                return self.decide(slot_index);
             }
             State::Gated => {
                 if let (Vote::Failed(cause) | Vote::Unknown(cause), Some(op)) = (vote, slot.op) {
                     self.ops.at_mut(op).blame(id, cause);
                 }
-                self.gate_answered(slot_index, now);
+                return self.gate_answered(slot_index, now);
             }
             State::Held if vote == Vote::Granted => {
                 self.note_late_vote(slot_index);
@@ -218,6 +229,7 @@ impl Locks {
             State::Held => self.check_holders(slot_index, now),
             State::Free | State::Offered | State::GivenAway => {}
         }
+        None
     }
 
     /// Whether the answer counts of a node that is not admitted, or in trouble; it may have lost
@@ -229,7 +241,13 @@ impl Locks {
     }
 
     /// The connection ended before the SET was answered.
-    pub(in crate::engine) fn set_lost(&mut self, id: NodeId, slot_index: SlotIndex, now: Now) {
+    #[must_use]
+    pub(in crate::engine) fn set_lost(
+        &mut self,
+        id: NodeId,
+        slot_index: SlotIndex,
+        now: Now,
+    ) -> Option<Failed> {
         let slot = self.slots.at_mut(slot_index);
         let vote = Vote::Unknown(Cause::ConnectionLost);
         if !slot.state().is_deleted() && slot.state() != State::GivenAway {
@@ -243,12 +261,13 @@ impl Locks {
                 op.round.enter(id, vote);
                 op.blame(id, Cause::ConnectionLost);
             }
-            if is_gated {
-                self.gate_answered(slot_index, now);
+            return if is_gated {
+                self.gate_answered(slot_index, now)
             } else {
-                self.decide(slot_index);
-            }
+                self.decide(slot_index)
+            };
         }
+        None
     }
 
     /// The client's id, the masked slot of the token, and 8 random bytes.

@@ -1,7 +1,7 @@
 //! Operations that wait for nodes on their way, if a quorum needs them.
 
 use super::op::{OpKind, Outcome};
-use super::state::Locks;
+use super::state::{Failed, Locks};
 use super::steps::State;
 use crate::node::Now;
 use crate::quorum::NodeId;
@@ -10,13 +10,14 @@ use crate::slab::{OpIndex, SlotIndex};
 
 impl Locks {
     /// A node that the operation may wait for can vote now, or will not. Returns the operation's
-    /// slot if it may still wait for other nodes.
+    /// slot if it may still wait for other nodes, and whether its attempt has failed.
+    #[must_use]
     pub(in crate::engine) fn settle_awaiting(
         &mut self,
         id: NodeId,
         index: OpIndex,
         now: Now,
-    ) -> Option<SlotIndex> {
+    ) -> Option<(SlotIndex, Option<Failed>)> {
         let can_vote = self.nodes.voters().contains(id);
         let op = self.ops.at(index);
         if op.outcome != Outcome::Open || op.kind == OpKind::Query {
@@ -33,6 +34,7 @@ impl Locks {
         if !rules::may_still_wait(is_waiting) {
             return None;
         }
+        let mut failed = None;
         let round = &mut self.ops.at_mut(index).round;
         if round.awaited.contains(id) && slot.op == Some(index) {
             round.awaited.remove(id);
@@ -44,10 +46,10 @@ impl Locks {
                 } else {
                     self.fail_vote(id, slot_index);
                 }
-                self.decide(slot_index);
+                failed = self.decide(slot_index);
             }
         }
-        Some(slot_index)
+        Some((slot_index, failed))
     }
 
     /// The operation goes on waiting, if its slot still needs that.

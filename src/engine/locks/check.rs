@@ -19,7 +19,6 @@ impl Locks {
         for (index, op) in self.ops.indexed() {
             assert!(self.is_placed(index, op), "{op:?} has no slot of its own");
         }
-        assert!(self.failed.is_empty(), "an attempt that failed is not followed");
     }
 
     /// Whether a token's state is what its operation says.

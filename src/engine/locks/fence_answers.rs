@@ -4,7 +4,7 @@
 //!
 //! - An accept counts only where a grant of the node would: read from an admitted node.
 
-use super::state::Locks;
+use super::state::{Failed, Locks};
 use super::steps::State;
 use crate::command::Answer;
 use crate::error::{Cause, Vote};
@@ -15,13 +15,14 @@ use crate::slab::SlotIndex;
 
 impl Locks {
     /// A node answered the command of a fenced attempt.
+    #[must_use]
     pub(in crate::engine) fn fenced_set_answered(
         &mut self,
         id: NodeId,
         slot_index: SlotIndex,
         answer: Answer,
         now: Now,
-    ) {
+    ) -> Option<Failed> {
         let vote = match answer {
             Answer::One | Answer::Number => self.vote_of_grant(id, now),
             Answer::Zero => Vote::Denied,
@@ -45,7 +46,7 @@ impl Locks {
         if vote == Vote::Granted {
             self.send_raise(id, slot_index, now);
         }
-        self.voted(id, slot_index, vote, now);
+        self.voted(id, slot_index, vote, now)
     }
 
     fn see_counter(&mut self, id: NodeId, slot_index: SlotIndex, answer: Answer, now: Now) {
@@ -55,13 +56,14 @@ impl Locks {
     }
 
     /// A node answered the second round.
+    #[must_use]
     pub(in crate::engine) fn raise_answered(
         &mut self,
         id: NodeId,
         slot_index: SlotIndex,
         answer: Answer,
         now: Now,
-    ) {
+    ) -> Option<Failed> {
         self.see_counter(id, slot_index, answer, now);
         // An accept read after the node said that it is not a master does not count.
         let is_accepted = answer == Answer::One
@@ -74,13 +76,18 @@ impl Locks {
                 self.ops.at_mut(op).blame(id, Cause::Gone);
             }
         }
-        self.decide(slot_index);
+        self.decide(slot_index)
     }
 
     /// The connection ended before the second round was answered.
-    pub(in crate::engine) fn raise_lost(&mut self, id: NodeId, slot_index: SlotIndex) {
+    #[must_use]
+    pub(in crate::engine) fn raise_lost(
+        &mut self,
+        id: NodeId,
+        slot_index: SlotIndex,
+    ) -> Option<Failed> {
         self.raise_ended(id, slot_index, false);
-        self.decide(slot_index);
+        self.decide(slot_index)
     }
 
     fn raise_ended(&mut self, id: NodeId, slot_index: SlotIndex, is_accepted: bool) {

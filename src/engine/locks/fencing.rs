@@ -103,11 +103,12 @@ impl Locks {
     /// A quorum granted: the attempt is won if a quorum accepted one number, else a second round
     /// follows.
     #[cold]
-    pub(super) fn decide_fence(&mut self, slot_index: SlotIndex, now: Now) {
-        let Some(index) = self.slots.at(slot_index).op else { return };
+    #[must_use]
+    pub(super) fn decide_fence(&mut self, slot_index: SlotIndex, now: Now) -> Option<Failed> {
+        let index = self.slots.at(slot_index).op?;
         let round = self.ops.at(index).round;
         let unheard = round.open().union(round.awaited);
-        let Some(fencing) = self.slots.fences.of_mut(slot_index) else { return };
+        let fencing = self.slots.fences.of_mut(slot_index)?;
         match fencing.judge(self.settings.quorum, unheard) {
             Progress::Fenced => {
                 // A raised number may be ahead of the clock: the next one must be above it.
@@ -115,8 +116,9 @@ impl Locks {
                     self.see_fence(slot_index, fence, now);
                 }
                 self.win(index, slot_index);
+                None
             }
-            Progress::Open => {}
+            Progress::Open => None,
             Progress::Raise(number) => {
                 fencing.begin_raise(number);
                 self.observe(Happening::SecondRound);
@@ -127,7 +129,7 @@ impl Locks {
                 // The second round may be the one that the call does not last for.
                 self.end_with_call(index);
                 // There may have been no room for the commands.
-                self.decide_fence(slot_index, now);
+                self.decide_fence(slot_index, now)
             }
             Progress::Lost => {
                 // A grant without a fence is none: the ballot says whose it was.
@@ -135,7 +137,7 @@ impl Locks {
                     self.ops.at_mut(index).round.withdraw(id);
                     self.ops.at_mut(index).blame(id, Cause::FenceRefused);
                 }
-                self.failed.push_back(Failed { op: index, outcome: Outcome::NoQuorum });
+                Some(Failed { op: index, outcome: Outcome::NoQuorum })
             }
         }
     }

@@ -7,28 +7,33 @@ use super::state::{Failed, Locks};
 use super::steps::Input;
 use crate::error::{Cause, Vote};
 use crate::node::Now;
-use crate::quorum::NodeId;
+use crate::quorum::{NodeId, NodeMask};
 use crate::rules;
 use crate::slab::{OpIndex, SlotIndex};
 
 impl Locks {
-    /// Writes the encoded SET to one node first; the others are asked once it has granted. Returns
-    /// whether there are enough nodes.
+    /// The nodes that an attempt asks once the gate has granted; `None` where there are too few.
     #[cold]
-    pub(in crate::engine) fn try_gate(
-        &mut self,
-        gate: NodeId,
-        index: OpIndex,
-        slot_index: SlotIndex,
-        now: Now,
-    ) -> bool {
+    pub(super) fn gated_by(&self, gate: NodeId, slot_index: SlotIndex) -> Option<NodeMask> {
         let voters = self.voters_for(slot_index);
         let mut gated = voters;
         gated.remove(gate);
         let is_use = voters.contains(gate) && !gated.is_empty();
-        if !is_use || gated.count() + 1 < self.settings.quorum {
-            return false;
-        }
+        (is_use && gated.count() + 1 >= self.settings.quorum).then_some(gated)
+    }
+
+    /// Writes the encoded SET to the gate first; the others are asked once it has granted.
+    #[cold]
+    #[must_use]
+    pub(super) fn try_gate(
+        &mut self,
+        (gate, gated): (NodeId, NodeMask),
+        index: OpIndex,
+        slot_index: SlotIndex,
+        now: Now,
+    ) -> Option<Failed> {
+        let mut voters = gated;
+        voters.insert(gate);
         self.observe(Happening::Gated);
         self.slots.at_mut(slot_index).step(Input::Gate);
         self.send_set(gate, slot_index, now);
@@ -39,14 +44,14 @@ impl Locks {
         }
         self.begin_round(index, now);
         // The first node may have had no room for the SET.
-        self.gate_answered(slot_index, now);
-        true
+        self.gate_answered(slot_index, now)
     }
 
     /// Continues an attempt that has asked one node only, by its vote.
-    pub(in crate::engine) fn gate_answered(&mut self, slot_index: SlotIndex, now: Now) {
+    #[must_use]
+    pub(super) fn gate_answered(&mut self, slot_index: SlotIndex, now: Now) -> Option<Failed> {
         let slot = self.slots.at_mut(slot_index);
-        let Some(index) = slot.op else { return };
+        let index = slot.op?;
         let round = self.ops.at(index).round;
         if !round.granted.is_empty() {
             slot.step(Input::Open);
@@ -63,7 +68,7 @@ impl Locks {
                 }
             }
             self.begin_round(index, now);
-            self.decide(slot_index);
+            self.decide(slot_index)
         } else if round.open().is_empty() {
             let is_taken = !round.denied.is_empty();
             let outcome = if is_taken { Outcome::Taken } else { Outcome::NoQuorum };
@@ -74,7 +79,9 @@ impl Locks {
                 self.ops.at_mut(index).blame(node, Cause::Gated);
                 self.observe(Happening::NotAsked { node });
             }
-            self.failed.push_back(Failed { op: index, outcome });
+            Some(Failed { op: index, outcome })
+        } else {
+            None
         }
     }
 }

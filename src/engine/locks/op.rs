@@ -113,8 +113,6 @@ pub(in crate::engine) struct Op {
     /// How the last attempt of an acquisition failed; before the first, that other calls come
     /// first.
     pub(in crate::engine) failed: Outcome,
-    /// The node that the next attempt asks before the others.
-    pub(in crate::engine) gate: Option<NodeId>,
     /// The nodes that the attempt under way asks once the gate has granted.
     pub(in crate::engine) gated: NodeMask,
     /// The votes of the attempt; also the nodes that an extension waits for.
@@ -293,7 +291,6 @@ impl Op {
             judge_at: Instant::MAX,
             plan: Plan::default(),
             failed: Outcome::Taken,
-            gate: None,
             gated: NodeMask::EMPTY,
             round: Round::default(),
             tally: Tally::default(),

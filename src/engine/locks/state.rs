@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //!
-//! - Nothing here knows of waiting. A failed attempt is left as [`Failed`], and the engine handles
-//!   it before anything else happens to the locks.
+//! - Nothing here knows of waiting. What may end an attempt returns it as [`Failed`], and the engine
+//!   handles it before anything else happens to the locks.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -58,8 +58,6 @@ pub(in crate::engine) struct Locks {
     pub(in crate::engine) slots: Slots,
     pub(in crate::engine) ops: Ops,
     pub(in crate::engine) done: VecDeque<Done>,
-    /// Failed attempts whose calls are not handled yet.
-    pub(in crate::engine) failed: VecDeque<Failed>,
     pub(in crate::engine) timers: Timers,
     /// The engine's care for leases.
     pub(in crate::engine) keeps: Keeps,
@@ -110,7 +108,6 @@ impl Locks {
             slots: Slots::default(),
             ops: Ops::new(in_flight_max),
             done: VecDeque::new(),
-            failed: VecDeque::new(),
             timers: Timers::default(),
             keeps: Keeps::default(),
             awaiting: Vec::new(),

@@ -95,22 +95,21 @@ impl Locks {
 
     /// Decides the attempt if its votes suffice.
     #[inline]
-    pub(in crate::engine) fn decide(&mut self, slot_index: SlotIndex) {
+    #[must_use]
+    pub(in crate::engine) fn decide(&mut self, slot_index: SlotIndex) -> Option<Failed> {
         let slot = self.slots.at(slot_index);
-        let Some(index) = slot.op.filter(|_| slot.state() == State::Asking) else { return };
+        let index = slot.op.filter(|_| slot.state() == State::Asking)?;
         let op = self.ops.at(index);
         match op.round.decide(self.settings.node_count, self.settings.quorum) {
-            Decision::Open => {}
+            Decision::Open => None,
             Decision::Won if slot.is_fenced() => {
-                self.decide_fence(slot_index, self.both_clocks(self.last_call));
+                self.decide_fence(slot_index, self.both_clocks(self.last_call))
             }
             Decision::Won => {
                 self.win(index, slot_index);
+                None
             }
-            Decision::Lost => {
-                let outcome = self.loss(index);
-                self.failed.push_back(Failed { op: index, outcome });
-            }
+            Decision::Lost => Some(Failed { op: index, outcome: self.loss(index) }),
         }
     }
 

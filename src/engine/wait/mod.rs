@@ -126,6 +126,11 @@ impl Waiting {
 
     // ---- outputs ----
 
+    /// Another input comes: its actions follow those that are not done yet.
+    pub(super) const fn begin_input(&mut self) {
+        self.actions.begin_input();
+    }
+
     /// The next action.
     pub(super) fn next_action(&mut self) -> Option<Action> {
         self.actions.pop()

@@ -200,12 +200,19 @@ impl Action {
 pub(super) struct Actions {
     queue: VecDeque<Action>,
     texts: Vec<u8>,
+    /// The last action of the present input was taken.
+    is_ended: bool,
 }
 
 impl Actions {
     pub(super) fn push(&mut self, action: Action) {
-        debug_assert!(!self.queue.back().is_some_and(Action::is_last), "{action:?} comes too late");
+        debug_assert!(!self.is_ended, "{action:?} comes too late");
+        self.is_ended = action.is_last();
         self.queue.push_back(action);
+    }
+
+    pub(super) const fn begin_input(&mut self) {
+        self.is_ended = false;
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -122,6 +122,7 @@ impl World {
             reach: self.reach,
             source,
         };
+        self.waiting.begin_input();
         input(&mut self.waiting, view);
         (self.actions, self.published) = (Vec::new(), Vec::new());
         while let Some(action) = self.waiting.next_action() {
