@@ -18,6 +18,7 @@ mod call;
 mod calls;
 mod counting;
 mod election;
+mod ending;
 #[cfg(feature = "sim")]
 pub(crate) mod front;
 mod guard;

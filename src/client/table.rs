@@ -355,17 +355,6 @@ impl Table {
         Ok(call)
     }
 
-    /// Begins the end. `Err`: the end has come, with this many releases owed.
-    pub(super) fn begin_shutdown(&mut self, ends: Instant) -> Result<CallIndex, usize> {
-        self.is_closed = true;
-        if let Some(owed) = self.ended {
-            return Err(owed);
-        }
-        let call = self.calls.open_beyond(Kind::Shutdown).ok_or(0_usize)?;
-        self.commands.push(Command::Shutdown { ends });
-        Ok(call)
-    }
-
     /// The lease has no holder in this process any more.
     pub(super) fn vacate(&mut self, queue: QueueIndex, lease: LeaseId) {
         if self.queues.is_held_by(queue, lease) {
@@ -530,45 +519,6 @@ impl Table {
         }
     }
 
-    /// Ends every wait in a queue, and takes back leases that were won and not taken: no further
-    /// call gets a lock.
-    pub(super) fn close(&mut self, tell: &mut Vec<Listener>) {
-        self.is_closed = true;
-        for queue in self.queues.indices() {
-            self.end_linger(queue);
-        }
-        for call in self.calls.indices() {
-            let place = self.calls.at(call);
-            if place.stage == Stage::Queued {
-                self.leave_queue(call);
-                tell.push(self.calls.finish(call, Reply::closed(Kind::Lock, 0)));
-            } else if place.stage == Stage::Done
-                && let Some(lease) = self.calls.recall(call)
-            {
-                self.commands.push(Command::Release(lease));
-            }
-        }
-    }
-
-    /// The I/O thread ends: so does every call.
-    pub(super) fn end(&mut self, owed: usize, tell: &mut Vec<Listener>) -> Vec<Command> {
-        self.close(tell);
-        let owed = *self.ended.get_or_insert(owed);
-        for call in self.calls.indices() {
-            let place = self.calls.at(call);
-            if place.stage != Stage::UnderWay {
-                continue;
-            }
-            if place.is_abandoned {
-                self.calls.close(call);
-            } else {
-                let reply = Reply::closed(place.kind, owed);
-                tell.push(self.calls.finish(call, reply));
-            }
-        }
-        std::mem::take(&mut self.commands)
-    }
-
     // ---- inside ----
 
     /// The first of the queue competes, if the key has neither holder nor competitor.
@@ -589,7 +539,7 @@ impl Table {
     }
 
     /// The call waits behind others no longer.
-    fn leave_queue(&mut self, call: CallIndex) {
+    pub(super) fn leave_queue(&mut self, call: CallIndex) {
         if let Some(queue) = self.calls.at(call).queue {
             self.queues.unlink(queue, call, &mut self.calls);
             self.counting.queues(false);

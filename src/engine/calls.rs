@@ -1,17 +1,11 @@
-//! The course of calls for locks: from attempt to attempt, waiting in between, to their result.
-//!
-//! # Invariants
-//!
-//! - An attempt that has [`Failed`] is handled before anything else happens to the locks.
+//! Calls for locks: their begin, their cancellation, their end in time, and their result.
 
 use super::core::Engine;
 use super::event::Event;
 use super::locks::handover::Heir;
 use super::locks::observe::Happening;
 use super::locks::op::{OpId, OpKind, Outcome};
-use super::locks::state::Failed;
-use super::locks::steps::{Input, State};
-use super::locks::timers::Timer;
+use super::locks::steps::Input;
 use super::wait::Scripts;
 use crate::error::{LockError, NO_CLIENT, Unlocked};
 use crate::node::Now;
@@ -22,9 +16,6 @@ use crate::slab::{OpIndex, SlotIndex};
 use crate::time::Instant;
 
 use std::time::Duration;
-
-/// The shortest wait between two attempts.
-const RETRY_WAIT_MIN: Duration = Duration::from_millis(1);
 
 impl Engine {
     /// Begins to take a lock: one attempt, unless the options have a `retry`.
@@ -147,26 +138,6 @@ impl Engine {
         LockError::InvalidTtl { ttl, least, most }
     }
 
-    /// Handles an attempt that failed by what was just done to the locks.
-    #[inline]
-    pub(super) fn follow(&mut self, failed: Option<Failed>, now: Now) {
-        if let Some(Failed { op, outcome }) = failed {
-            self.attempt_failed(op, outcome, now);
-        }
-    }
-
-    /// A call for a lock ends without one.
-    fn fail(&mut self, index: OpIndex, outcome: Outcome) {
-        self.waiting.over(index);
-        self.locks.end_call(index, outcome);
-    }
-
-    /// Releases a slot, and gives the turn to the first of its waiters.
-    fn release_slot(&mut self, slot_index: SlotIndex, now: Now) {
-        self.locks.release_slot(slot_index, None, now);
-        self.pass_on(slot_index, None, now);
-    }
-
     /// Releases a lease, and gives the turn to the first of its waiters: by the hand-over itself if
     /// that is the heir.
     #[inline]
@@ -174,78 +145,6 @@ impl Engine {
         let nodes = self.locks.release_slot(slot_index, heir, now);
         let scripts = heir.map(|heir| Scripts { nodes, near: heir.near });
         self.pass_on(slot_index, scripts, now);
-    }
-
-    /// After the release of a slot: gives the turn to the first of its waiters.
-    #[inline(always)]
-    fn pass_on(&mut self, slot_index: SlotIndex, scripts: Option<Scripts>, now: Now) {
-        if self.waiting.has_queue(slot_index) {
-            self.pass_lock_on(slot_index, scripts, now);
-        }
-        self.locks.slots.free_if_unnamed(slot_index);
-    }
-
-    /// Releases what the attempt may have written, and plans the next one.
-    #[cold]
-    fn attempt_failed(&mut self, index: OpIndex, outcome: Outcome, now: Now) {
-        self.locks.ops.unlist(index);
-        self.locks.ops.at_mut(index).failed = outcome;
-        self.locks.observe(Happening::AttemptFailed { op: index, outcome });
-        let slot_index = self.locks.ops.at(index).slot();
-        if self.waiting.has_queue(slot_index) {
-            self.carry_queue(index, slot_index, now);
-        }
-        self.release_slot(slot_index, now);
-        self.locks.retire_parts(index, now);
-        self.locks.end_with_call(index);
-        if self.begin_wait(index, outcome, now) {
-            return;
-        }
-        if !self.locks.ops.at(index).plan.is_patient {
-            return self.fail(index, outcome);
-        }
-        // Below one, so that the product never exceeds the jitter.
-        let random = self.locks.random_share();
-        let plan = &self.locks.ops.at(index).plan;
-        let wait = plan.delay.saturating_add(plan.jitter.mul_f64(random));
-        // Where no node can be asked an attempt ends at once: without a wait the call would spin.
-        let retry_at = now.real + wait.max(RETRY_WAIT_MIN);
-        // No attempt could follow a wait that ends at the deadline, so the call ends now.
-        if retry_at >= plan.deadline {
-            self.fail(index, outcome);
-        } else {
-            self.locks.set_timer(index, Timer::Retry, retry_at);
-        }
-    }
-
-    /// The next attempt, at the gate first: a new token, behind the release of the one before.
-    pub(super) fn retry(&mut self, index: OpIndex, gate: Option<NodeId>, now: Now) {
-        let op = self.locks.ops.at(index);
-        if op.kind != OpKind::Acquire || op.outcome != Outcome::Open {
-            return;
-        }
-        let last = op.slot();
-        if self.locks.slots.at(last).state() != State::Between {
-            return;
-        }
-        debug_assert_eq!(self.locks.slots.at(last).op, Some(index), "a waiting call has its slot");
-        if op.plan.deadline <= now.real {
-            // The caller did not drive until the call was over, as after a suspension of the
-            // machine.
-            return self.fail(index, self.locks.ops.at(index).failed);
-        }
-        self.locks.retire_parts(index, now);
-        let token = self.locks.draw_token();
-        let token = rules::token_of_retry(token, &self.locks.slots.at(last).token);
-        let key = self.locks.slots.at(last).key.clone();
-        let is_fenced = self.locks.slots.at(last).is_fenced();
-        let slot = self.locks.slots.open(key.as_slice(), token, Input::Begin);
-        if is_fenced {
-            self.locks.slots.at_mut(slot).set_fenced();
-        }
-        self.locks.leave_attempt(last);
-        let failed = self.locks.attempt(index, slot, gate, now);
-        self.follow(failed, now);
     }
 
     /// The time of an operation is up: nodes without an answer are counted out.

@@ -36,6 +36,7 @@ mod check;
 mod core;
 #[cfg(feature = "metrics")]
 mod counts;
+mod course;
 mod door;
 mod event;
 mod inbound;

@@ -3,177 +3,24 @@
 
 use super::core::Engine;
 use super::locks::observe::Happening;
-use super::locks::op::Outcome;
 use super::locks::slot::LeaseId;
 use super::locks::state::Locks;
-use super::locks::steps::{Input as SlotInput, State};
+use super::locks::steps::State;
 use super::locks::timers::Timer;
 use super::wait::{
-    Action, Answer, Call, Input, Message, Offer, Reach, Released, Scripts, Source, Text, View,
-    Waiting, around_token,
+    Action, Answer, Call, Input, Message, Offer, Reach, Source, Text, View, Waiting, around_token,
 };
-use crate::command::{self, append_get, append_introduction, append_publish};
-use crate::error::Cause;
-use crate::node::{ChannelName, Now, Pending, Request, WaitPart};
-use crate::quorum::{NODES_MAX, NodeId, NodeMask};
-use crate::resp::{Decoder, Items, Limits, Reply};
-use crate::round::Round;
-use crate::rules;
+use crate::command::{append_get, append_introduction, append_publish};
+use crate::node::{ChannelName, Now, Request, WaitPart};
+use crate::quorum::{NodeId, NodeMask};
+use crate::resp::{Items, Reply};
 use crate::slab::{OpIndex, SlotIndex, WakeIndex};
 use crate::token::{TokenBytes, unhex};
 
 use std::time::Duration;
 
 impl Engine {
-    // ---- what happens to a call ----
-
-    /// An attempt failed and is released: the operation waits, if it may. Returns whether it does.
-    pub(super) fn begin_wait(&mut self, index: OpIndex, outcome: Outcome, now: Now) -> bool {
-        let op = self.locks.ops.at(index);
-        let (plan, denied) = (&op.plan, op.round.denied);
-        let is_willing = outcome == Outcome::Taken && plan.wakes && now.real < plan.deadline;
-        let is_able = || denied.into_iter().any(|id| self.locks.nodes.at(id).can_be_asked());
-        if is_willing && self.locks.settings.direct_wake && is_able() {
-            self.locks.note_denial(index, denied, now);
-            let call = self.call(index);
-            self.tell_waiting(now, |waiting, view| waiting.denied(index, denied, call, view));
-            return true;
-        }
-        if self.waiting.has_waiter(index) {
-            self.tell_call(index, Input::Failed, now);
-        }
-        false
-    }
-
-    /// A call's first attempt is under way. If its lock may linger here, it may linger at another client,
-    /// which does not hear of an attempt that is denied: a node is asked to tell that client.
-    #[cold]
-    pub(super) fn introduce(&mut self, index: OpIndex, now: Now) {
-        let call = self.call(index);
-        self.tell_waiting(now, |waiting, view| waiting.introduce(index, call, view));
-    }
-
-    /// The next attempt of an operation's plan is due.
-    pub(super) fn retry_due(&mut self, index: OpIndex, now: Now) {
-        if self.waiting.has_waiter(index) {
-            self.tell_call(index, Input::Retry, now);
-        } else {
-            self.retry(index, None, now);
-        }
-    }
-
-    /// An attempt failed that other clients may have taken for a lock: they now wait behind its
-    /// operation.
-    #[cold]
-    pub(super) fn carry_queue(&mut self, index: OpIndex, slot_index: SlotIndex, now: Now) {
-        let call = self.call(index);
-        self.waiting.carry(index, slot_index, call, now.real);
-        self.act(now);
-    }
-
-    /// If this client woke another for the key a moment ago, the call makes no first attempt but
-    /// goes to the end of that queue. Returns whether it does.
-    #[cold]
-    pub(super) fn queue_behind(&mut self, index: OpIndex, now: Now) -> bool {
-        let op = self.locks.ops.at(index);
-        let slot_index = op.slot();
-        if !rules::queues_behind_woken(op.plan.wakes) {
-            return false;
-        }
-        let call = self.call(index);
-        if !self.input(now, |waiting, view| waiting.queue_behind(index, call, view)) {
-            return false;
-        }
-        let slot = self.locks.slots.at_mut(slot_index);
-        slot.step(SlotInput::Fail);
-        slot.op = Some(index);
-        let op = self.locks.ops.at_mut(index);
-        (op.outcome, op.failed, op.round) = (Outcome::Open, Outcome::Taken, Round::default());
-        op.causes = [Cause::Queued; NODES_MAX];
-        self.locks.observe(Happening::Queued { op: index });
-        self.locks.end_with_call(index);
-        self.act(now);
-        true
-    }
-
-    /// The timer of a wait is due.
-    pub(super) fn wait_due(&mut self, index: OpIndex, now: Now) {
-        if self.waiting.due(index).is_some_and(|due| due <= now.real) {
-            self.tell_call(index, Input::Due, now);
-        }
-    }
-
-    /// The operation is reported.
-    #[cold]
-    pub(super) fn end_wait(&mut self, index: OpIndex, now: Now) {
-        let op = self.locks.ops.at(index);
-        let outcome = op.outcome;
-        let won = (outcome == Outcome::Won).then(|| op.slot());
-        if matches!(outcome, Outcome::Taken | Outcome::NoQuorum) {
-            self.locks.observe(Happening::WaitEnded);
-        }
-        self.locks.retire_offers(index, now);
-        self.tell_waiting(now, |waiting, view| waiting.ended(index, won, view));
-    }
-
-    /// Behind the release: wakes the first waiter for the key.
-    #[cold]
-    pub(super) fn pass_lock_on(
-        &mut self,
-        slot_index: SlotIndex,
-        scripts: Option<Scripts>,
-        now: Now,
-    ) {
-        let key = self.locks.slots.at(slot_index).key.clone();
-        let fence = self.locks.fence_of(slot_index).unwrap_or(0);
-        let release = Released { key, fence, scripts };
-        self.tell_waiting(now, |waiting, view| waiting.released(slot_index, release, view));
-    }
-
-    // ---- what comes in ----
-
-    /// A node answered a question of an operation that waits.
-    pub(super) fn waited(&mut self, id: NodeId, pending: Pending, now: Now) {
-        let Request::Wait { op: index, part, phase } = pending.request else { return };
-        if !self.waiting.is_awaited(index, id, phase) {
-            return;
-        }
-        let frame = self.take_frame(id);
-        let decoded = Decoder::new(Limits::default()).frame(&frame);
-        let reply = decoded.ok().flatten().map(|frame| frame.reply());
-        let answer = answer_of(part, reply.as_ref());
-        if answer == Answer::Refused {
-            let refusal = reply.as_ref().map_or(command::Answer::Odd, command::classify);
-            self.locks.nodes.script_refused(id, refusal, now);
-        }
-        self.frame = frame;
-        self.tell_call(index, Input::Answer(answer), now);
-    }
-
-    /// The connection ended with a question unanswered.
-    pub(super) fn wait_lost(&mut self, id: NodeId, pending: Pending, now: Now) {
-        let Request::Wait { op: index, phase, .. } = pending.request else { return };
-        if self.waiting.is_awaited(index, id, phase) {
-            self.tell_call(index, Input::Unanswered, now);
-        }
-    }
-
-    /// A node said how many clients received a wake.
-    pub(super) fn wake_answered(
-        &mut self,
-        id: NodeId,
-        index: WakeIndex,
-        answer: command::Answer,
-        now: Now,
-    ) {
-        let is_heard = !matches!(answer, command::Answer::Zero | command::Answer::Refused(_));
-        self.tell_waiting(now, |waiting, view| waiting.wake_answered(index, id, is_heard, view));
-    }
-
-    /// The connection ended before the wake was answered.
-    pub(super) fn wake_lost(&mut self, id: NodeId, index: WakeIndex, now: Now) {
-        self.tell_waiting(now, |waiting, view| waiting.wake_answered(index, id, false, view));
-    }
+    // ---- looking ----
 
     /// The slot whose lock a message is about: by the token that it names, or by its key.
     pub(super) fn slot_meant(&self, message: &Message<'_>) -> Option<SlotIndex> {
@@ -221,7 +68,7 @@ impl Engine {
         frame
     }
 
-    fn call(&self, index: OpIndex) -> Call {
+    pub(super) fn call(&self, index: OpIndex) -> Call {
         let op = self.locks.ops.at(index);
         Call {
             key: self.locks.slots.at(op.slot()).key.clone(),
@@ -266,67 +113,51 @@ impl Engine {
         input(&mut self.waiting, view)
     }
 
-    /// Gives the machine an input, and carries out its actions.
-    pub(super) fn tell_waiting(
+    /// Does an action. What could not be done is a new input, at once. Returns the attempt that is to
+    /// be made, and the node that is asked first.
+    pub(super) fn perform(
         &mut self,
+        action: Action,
         now: Now,
-        input: impl FnOnce(&mut Waiting, &mut View<'_>),
-    ) {
-        self.input(now, input);
-        self.act(now);
-    }
-
-    /// The same, for one call.
-    pub(super) fn tell_call(&mut self, index: OpIndex, input: Input, now: Now) {
-        self.tell_waiting(now, |waiting, view| waiting.step(index, input, view));
-    }
-
-    /// What could not be done is a new input, whose actions this loop does too: a list of hundreds that
-    /// cannot be woken must not fill the stack.
-    fn act(&mut self, now: Now) {
-        if std::mem::replace(&mut self.is_acting, true) {
-            return;
-        }
-        while let Some(action) = self.waiting.next_action() {
-            match action {
-                Action::Timer { op, at } => self.locks.set_timer(op, Timer::Wait, at),
-                Action::Listen { op, at } => {
-                    self.locks.observe(Happening::Waits { op });
-                    self.locks.set_timer(op, Timer::Wait, at);
-                }
-                Action::Poll { op, node, phase } => {
-                    let slot = self.locks.slots.at(self.locks.ops.at(op).slot());
-                    self.locks.scratch.clear();
-                    append_get(&mut self.locks.scratch, &slot.key);
-                    let request = Request::Wait { op, part: WaitPart::Holder, phase };
-                    let is_written = self.locks.write(node, request, now);
-                    self.note_written(op, is_written, now);
-                }
-                Action::Announce { op, node, phase, text } => {
-                    self.encode_publish(&text);
-                    let request = Request::Wait { op, part: WaitPart::Announced, phase };
-                    let is_written = self.locks.write(node, request, now);
-                    self.note_written(op, is_written, now);
-                }
-                Action::Introduce { op, node, phase, text } => {
-                    self.encode_introduction(op, &text);
-                    let request = Request::Wait { op, part: WaitPart::Introduced, phase };
-                    let is_written = self.locks.write(node, request, now);
-                    self.note_written(op, is_written, now);
-                }
-                Action::Withdraw { op } => self.locks.withdraw_offers(op),
-                Action::Wake { wake, node, text } => self.write_wake(wake, node, &text, now),
-                Action::Tell { node, text } => {
-                    self.encode_publish(&text);
-                    if self.locks.nodes.at(node).has_channel() {
-                        self.locks.write(node, Request::Tell, now);
-                    }
-                }
-                Action::Try { op, gate } => self.retry(op, gate, now),
-                Action::Woken { op, node } => self.locks.observe(Happening::Woken { op, node }),
+    ) -> Option<(OpIndex, Option<NodeId>)> {
+        match action {
+            Action::Timer { op, at } => self.locks.set_timer(op, Timer::Wait, at),
+            Action::Listen { op, at } => {
+                self.locks.observe(Happening::Waits { op });
+                self.locks.set_timer(op, Timer::Wait, at);
             }
+            Action::Poll { op, node, phase } => {
+                let slot = self.locks.slots.at(self.locks.ops.at(op).slot());
+                self.locks.scratch.clear();
+                append_get(&mut self.locks.scratch, &slot.key);
+                let request = Request::Wait { op, part: WaitPart::Holder, phase };
+                let is_written = self.locks.write(node, request, now);
+                self.note_written(op, is_written, now);
+            }
+            Action::Announce { op, node, phase, text } => {
+                self.encode_publish(&text);
+                let request = Request::Wait { op, part: WaitPart::Announced, phase };
+                let is_written = self.locks.write(node, request, now);
+                self.note_written(op, is_written, now);
+            }
+            Action::Introduce { op, node, phase, text } => {
+                self.encode_introduction(op, &text);
+                let request = Request::Wait { op, part: WaitPart::Introduced, phase };
+                let is_written = self.locks.write(node, request, now);
+                self.note_written(op, is_written, now);
+            }
+            Action::Withdraw { op } => self.locks.withdraw_offers(op),
+            Action::Wake { wake, node, text } => self.write_wake(wake, node, &text, now),
+            Action::Tell { node, text } => {
+                self.encode_publish(&text);
+                if self.locks.nodes.at(node).has_channel() {
+                    self.locks.write(node, Request::Tell, now);
+                }
+            }
+            Action::Try { op, gate } => return Some((op, gate)),
+            Action::Woken { op, node } => self.locks.observe(Happening::Woken { op, node }),
         }
-        self.is_acting = false;
+        None
     }
 
     fn note_written(&mut self, op: OpIndex, is_written: bool, now: Now) {
@@ -388,7 +219,7 @@ impl Source for Outside<'_> {
 }
 
 /// What a node's reply to a question says.
-fn answer_of(part: WaitPart, reply: Option<&Reply<'_>>) -> Answer {
+pub(super) fn answer_of(part: WaitPart, reply: Option<&Reply<'_>>) -> Answer {
     match (part, reply) {
         (WaitPart::Holder, Some(Reply::Null)) => Answer::Gone,
         (WaitPart::Holder, Some(Reply::Bulk(token))) => Answer::Holder(unhex(token)),

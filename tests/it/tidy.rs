@@ -39,7 +39,7 @@ fn imports_point_only_downward() {
     ];
     let allowed: [(&str, &[&str]); 16] = [
         ("inspect", &["engine", "leader", "query"]),
-        ("sim", &["engine", "query", "resp"]),
+        ("sim", &["client", "engine", "query", "resp"]),
         ("client", &["driver", "engine", "leader", "query"]),
         ("driver", &["engine", "query"]),
         ("leader", &["query"]),

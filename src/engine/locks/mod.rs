@@ -6,6 +6,7 @@ pub(super) mod attempt;
 mod awaiting;
 mod check;
 mod claims;
+mod decided;
 mod detach;
 mod extend;
 mod fence_answers;

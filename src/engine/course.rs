@@ -1,0 +1,298 @@
+//! The course of a call that is under way: from an attempt that fails to what the waiting machine wants
+//! next, and to the next attempt.
+//!
+//! # Invariants
+//!
+//! - An attempt that has [`Failed`] is handled before anything else happens to the locks.
+//! - One loop does the actions of the waiting machine, however they came about: a list of hundreds of
+//!   calls, none of which can be woken, must not fill the stack.
+
+use std::time::Duration;
+
+use super::core::Engine;
+use super::locks::observe::Happening;
+use super::locks::op::{OpKind, Outcome};
+use super::locks::state::Failed;
+use super::locks::steps::{Input as SlotInput, State};
+use super::locks::timers::Timer;
+use super::wait::{Answer, Input, Released, Scripts, View, Waiting};
+use super::waiting::answer_of;
+use crate::command;
+use crate::error::Cause;
+use crate::node::{Now, Pending, Request};
+use crate::quorum::{NODES_MAX, NodeId};
+use crate::resp::{Decoder, Limits};
+use crate::round::Round;
+use crate::rules;
+use crate::slab::{OpIndex, SlotIndex, WakeIndex};
+
+/// The shortest wait between two attempts.
+const RETRY_WAIT_MIN: Duration = Duration::from_millis(1);
+
+impl Engine {
+    /// Handles an attempt that failed by what was just done to the locks.
+    #[inline]
+    pub(super) fn follow(&mut self, failed: Option<Failed>, now: Now) {
+        if let Some(Failed { op, outcome }) = failed {
+            self.attempt_failed(op, outcome, now);
+        }
+    }
+
+    /// Releases what the attempt may have written, and plans the next one.
+    #[cold]
+    pub(super) fn attempt_failed(&mut self, index: OpIndex, outcome: Outcome, now: Now) {
+        self.locks.ops.unlist(index);
+        self.locks.ops.at_mut(index).failed = outcome;
+        self.locks.observe(Happening::AttemptFailed { op: index, outcome });
+        let slot_index = self.locks.ops.at(index).slot();
+        if self.waiting.has_queue(slot_index) {
+            self.carry_queue(index, slot_index, now);
+        }
+        self.release_slot(slot_index, now);
+        self.locks.retire_parts(index, now);
+        self.locks.end_with_call(index);
+        if self.begin_wait(index, outcome, now) {
+            return;
+        }
+        if !self.locks.ops.at(index).plan.is_patient {
+            return self.fail(index, outcome);
+        }
+        // Below one, so that the product never exceeds the jitter.
+        let random = self.locks.random_share();
+        let plan = &self.locks.ops.at(index).plan;
+        let wait = plan.delay.saturating_add(plan.jitter.mul_f64(random));
+        // Where no node can be asked an attempt ends at once: without a wait the call would spin.
+        let retry_at = now.real + wait.max(RETRY_WAIT_MIN);
+        // No attempt could follow a wait that ends at the deadline, so the call ends now.
+        if retry_at >= plan.deadline {
+            self.fail(index, outcome);
+        } else {
+            self.locks.set_timer(index, Timer::Retry, retry_at);
+        }
+    }
+
+    /// A call for a lock ends without one.
+    pub(super) fn fail(&mut self, index: OpIndex, outcome: Outcome) {
+        self.waiting.over(index);
+        self.locks.end_call(index, outcome);
+    }
+
+    /// The next attempt, at the gate first: a new token, behind the release of the one before.
+    pub(super) fn retry(&mut self, index: OpIndex, gate: Option<NodeId>, now: Now) {
+        let op = self.locks.ops.at(index);
+        if op.kind != OpKind::Acquire || op.outcome != Outcome::Open {
+            return;
+        }
+        let last = op.slot();
+        if self.locks.slots.at(last).state() != State::Between {
+            return;
+        }
+        debug_assert_eq!(self.locks.slots.at(last).op, Some(index), "a waiting call has its slot");
+        if op.plan.deadline <= now.real {
+            // The caller did not drive until the call was over, as after a suspension of the
+            // machine.
+            return self.fail(index, self.locks.ops.at(index).failed);
+        }
+        self.locks.retire_parts(index, now);
+        let token = self.locks.draw_token();
+        let token = rules::token_of_retry(token, &self.locks.slots.at(last).token);
+        let key = self.locks.slots.at(last).key.clone();
+        let is_fenced = self.locks.slots.at(last).is_fenced();
+        let slot = self.locks.slots.open(key.as_slice(), token, SlotInput::Begin);
+        if is_fenced {
+            self.locks.slots.at_mut(slot).set_fenced();
+        }
+        self.locks.leave_attempt(last);
+        let failed = self.locks.attempt(index, slot, gate, now);
+        self.follow(failed, now);
+    }
+
+    /// The next attempt of an operation's plan is due.
+    pub(super) fn retry_due(&mut self, index: OpIndex, now: Now) {
+        if self.waiting.has_waiter(index) {
+            self.tell_call(index, Input::Retry, now);
+        } else {
+            self.retry(index, None, now);
+        }
+    }
+
+    /// An attempt failed and is released: the operation waits, if it may. Returns whether it does.
+    pub(super) fn begin_wait(&mut self, index: OpIndex, outcome: Outcome, now: Now) -> bool {
+        let op = self.locks.ops.at(index);
+        let (plan, denied) = (&op.plan, op.round.denied);
+        let is_willing = outcome == Outcome::Taken && plan.wakes && now.real < plan.deadline;
+        let is_able = || denied.into_iter().any(|id| self.locks.nodes.at(id).can_be_asked());
+        if is_willing && self.locks.settings.direct_wake && is_able() {
+            self.locks.note_denial(index, denied, now);
+            let call = self.call(index);
+            self.tell_waiting(now, |waiting, view| waiting.denied(index, denied, call, view));
+            return true;
+        }
+        if self.waiting.has_waiter(index) {
+            self.tell_call(index, Input::Failed, now);
+        }
+        false
+    }
+
+    /// A call's first attempt is under way. If its lock may linger here, it may linger at another client,
+    /// which does not hear of an attempt that is denied: a node is asked to tell that client.
+    #[cold]
+    pub(super) fn introduce(&mut self, index: OpIndex, now: Now) {
+        let call = self.call(index);
+        self.tell_waiting(now, |waiting, view| waiting.introduce(index, call, view));
+    }
+
+    /// An attempt failed that other clients may have taken for a lock: they now wait behind its
+    /// operation.
+    #[cold]
+    pub(super) fn carry_queue(&mut self, index: OpIndex, slot_index: SlotIndex, now: Now) {
+        let call = self.call(index);
+        self.waiting.carry(index, slot_index, call, now.real);
+        self.act(now);
+    }
+
+    /// If this client woke another for the key a moment ago, the call makes no first attempt but
+    /// goes to the end of that queue. Returns whether it does.
+    #[cold]
+    pub(super) fn queue_behind(&mut self, index: OpIndex, now: Now) -> bool {
+        let op = self.locks.ops.at(index);
+        let slot_index = op.slot();
+        if !rules::queues_behind_woken(op.plan.wakes) {
+            return false;
+        }
+        let call = self.call(index);
+        if !self.input(now, |waiting, view| waiting.queue_behind(index, call, view)) {
+            return false;
+        }
+        let slot = self.locks.slots.at_mut(slot_index);
+        slot.step(SlotInput::Fail);
+        slot.op = Some(index);
+        let op = self.locks.ops.at_mut(index);
+        (op.outcome, op.failed, op.round) = (Outcome::Open, Outcome::Taken, Round::default());
+        op.causes = [Cause::Queued; NODES_MAX];
+        self.locks.observe(Happening::Queued { op: index });
+        self.locks.end_with_call(index);
+        self.act(now);
+        true
+    }
+
+    /// The timer of a wait is due.
+    pub(super) fn wait_due(&mut self, index: OpIndex, now: Now) {
+        if self.waiting.due(index).is_some_and(|due| due <= now.real) {
+            self.tell_call(index, Input::Due, now);
+        }
+    }
+
+    /// The operation is reported.
+    #[cold]
+    pub(super) fn end_wait(&mut self, index: OpIndex, now: Now) {
+        let op = self.locks.ops.at(index);
+        let outcome = op.outcome;
+        let won = (outcome == Outcome::Won).then(|| op.slot());
+        if matches!(outcome, Outcome::Taken | Outcome::NoQuorum) {
+            self.locks.observe(Happening::WaitEnded);
+        }
+        self.locks.retire_offers(index, now);
+        self.tell_waiting(now, |waiting, view| waiting.ended(index, won, view));
+    }
+
+    /// Releases a slot, and gives the turn to the first of its waiters.
+    pub(super) fn release_slot(&mut self, slot_index: SlotIndex, now: Now) {
+        self.locks.release_slot(slot_index, None, now);
+        self.pass_on(slot_index, None, now);
+    }
+
+    /// After the release of a slot: gives the turn to the first of its waiters.
+    #[inline(always)]
+    pub(super) fn pass_on(&mut self, slot_index: SlotIndex, scripts: Option<Scripts>, now: Now) {
+        if self.waiting.has_queue(slot_index) {
+            self.pass_lock_on(slot_index, scripts, now);
+        }
+        self.locks.slots.free_if_unnamed(slot_index);
+    }
+
+    /// Behind the release: wakes the first waiter for the key.
+    #[cold]
+    pub(super) fn pass_lock_on(
+        &mut self,
+        slot_index: SlotIndex,
+        scripts: Option<Scripts>,
+        now: Now,
+    ) {
+        let key = self.locks.slots.at(slot_index).key.clone();
+        let fence = self.locks.fence_of(slot_index).unwrap_or(0);
+        let release = Released { key, fence, scripts };
+        self.tell_waiting(now, |waiting, view| waiting.released(slot_index, release, view));
+    }
+
+    /// A node answered a question of an operation that waits.
+    pub(super) fn waited(&mut self, id: NodeId, pending: Pending, now: Now) {
+        let Request::Wait { op: index, part, phase } = pending.request else { return };
+        if !self.waiting.is_awaited(index, id, phase) {
+            return;
+        }
+        let frame = self.take_frame(id);
+        let decoded = Decoder::new(Limits::default()).frame(&frame);
+        let reply = decoded.ok().flatten().map(|frame| frame.reply());
+        let answer = answer_of(part, reply.as_ref());
+        if answer == Answer::Refused {
+            let refusal = reply.as_ref().map_or(command::Answer::Odd, command::classify);
+            self.locks.nodes.script_refused(id, refusal, now);
+        }
+        self.frame = frame;
+        self.tell_call(index, Input::Answer(answer), now);
+    }
+
+    /// The connection ended with a question unanswered.
+    pub(super) fn wait_lost(&mut self, id: NodeId, pending: Pending, now: Now) {
+        let Request::Wait { op: index, phase, .. } = pending.request else { return };
+        if self.waiting.is_awaited(index, id, phase) {
+            self.tell_call(index, Input::Unanswered, now);
+        }
+    }
+
+    /// A node said how many clients received a wake.
+    pub(super) fn wake_answered(
+        &mut self,
+        id: NodeId,
+        index: WakeIndex,
+        answer: command::Answer,
+        now: Now,
+    ) {
+        let is_heard = !matches!(answer, command::Answer::Zero | command::Answer::Refused(_));
+        self.tell_waiting(now, |waiting, view| waiting.wake_answered(index, id, is_heard, view));
+    }
+
+    /// The connection ended before the wake was answered.
+    pub(super) fn wake_lost(&mut self, id: NodeId, index: WakeIndex, now: Now) {
+        self.tell_waiting(now, |waiting, view| waiting.wake_answered(index, id, false, view));
+    }
+
+    /// Gives the machine an input, and carries out its actions.
+    pub(super) fn tell_waiting(
+        &mut self,
+        now: Now,
+        input: impl FnOnce(&mut Waiting, &mut View<'_>),
+    ) {
+        self.input(now, input);
+        self.act(now);
+    }
+
+    /// The same, for one call.
+    pub(super) fn tell_call(&mut self, index: OpIndex, input: Input, now: Now) {
+        self.tell_waiting(now, |waiting, view| waiting.step(index, input, view));
+    }
+
+    /// Does what the machine wants, and what follows from that.
+    fn act(&mut self, now: Now) {
+        if std::mem::replace(&mut self.is_acting, true) {
+            return;
+        }
+        while let Some(action) = self.waiting.next_action() {
+            if let Some((op, gate)) = self.perform(action, now) {
+                self.retry(op, gate, now);
+            }
+        }
+        self.is_acting = false;
+    }
+}
