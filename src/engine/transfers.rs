@@ -93,8 +93,15 @@ impl Engine {
                 if let Some(fence) = message.fence() {
                     self.locks.hear_of_fence(message.key, fence, now);
                 }
+                let slot = self.slot_meant(message);
+                let attempt = if slot.is_none() && message.kind == Kind::Announce {
+                    self.locks.attempt_for(message.key)
+                } else {
+                    None
+                };
                 let meant = Meant {
-                    slot: self.slot_meant(message),
+                    slot,
+                    attempt,
                     is_released: self.was_released(message),
                     receiver: self.locks.receiver(&message.token, message.key),
                 };

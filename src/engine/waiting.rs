@@ -4,11 +4,10 @@
 use super::core::Engine;
 use super::locks::observe::Happening;
 use super::locks::slot::LeaseId;
-use super::locks::state::Locks;
 use super::locks::steps::State;
 use super::locks::timers::Timer;
 use super::wait::{
-    Action, Answer, Call, Input, Message, Offer, Reach, Source, Text, View, Waiting, around_token,
+    Action, Answer, Call, Input, Message, Offer, Reach, Text, View, Waiting, around_token,
 };
 use crate::command::{append_get, append_introduction, append_publish};
 use crate::node::{ChannelName, Now, Request, WaitPart};
@@ -16,8 +15,6 @@ use crate::quorum::{NodeId, NodeMask};
 use crate::resp::{Items, Reply};
 use crate::slab::{OpIndex, SlotIndex, WakeIndex};
 use crate::token::{TokenBytes, unhex};
-
-use std::time::Duration;
 
 impl Engine {
     // ---- looking ----
@@ -72,6 +69,7 @@ impl Engine {
         let op = self.locks.ops.at(index);
         Call {
             key: self.locks.slots.at(op.slot()).key.clone(),
+            takes_over: self.locks.takes_over(index),
             deadline: op.plan.deadline,
             delay: op.plan.delay,
             jitter: op.plan.jitter,
@@ -107,8 +105,9 @@ impl Engine {
         let is_prompt = self.locks.timers.next() > now.real;
         let last_pass = if is_prompt { now.real } else { self.locks.last_pass };
         let reach = self.reach();
-        let source = &mut Outside { locks: &mut self.locks, now };
-        let view = &mut View { now: now.real, last_pass, reach, source };
+        let round_trip = self.locks.round_trip();
+        let share = &mut || self.locks.random_share();
+        let view = &mut View { now: now.real, last_pass, reach, round_trip, share };
         self.waiting.begin_input();
         input(&mut self.waiting, view)
     }
@@ -135,12 +134,14 @@ impl Engine {
                 self.note_written(op, is_written, now);
             }
             Action::Announce { op, node, phase, text } => {
+                self.put_offer(op, &text, now);
                 self.encode_publish(&text);
                 let request = Request::Wait { op, part: WaitPart::Announced, phase };
                 let is_written = self.locks.write(node, request, now);
                 self.note_written(op, is_written, now);
             }
             Action::Introduce { op, node, phase, text } => {
+                self.put_offer(op, &text, now);
                 self.encode_introduction(op, &text);
                 let request = Request::Wait { op, part: WaitPart::Introduced, phase };
                 let is_written = self.locks.write(node, request, now);
@@ -163,6 +164,13 @@ impl Engine {
     fn note_written(&mut self, op: OpIndex, is_written: bool, now: Now) {
         if !is_written {
             self.input(now, |waiting, view| waiting.step(op, Input::Unwritten, view));
+        }
+    }
+
+    /// A message that says that a call waits says what the call offers.
+    fn put_offer(&mut self, op: OpIndex, text: &Text, now: Now) {
+        if let Some((token, ttl_ms)) = self.locks.offer(op, now) {
+            self.waiting.put_offer(text, Offer { token, ttl_ms });
         }
     }
 
@@ -190,31 +198,6 @@ impl Engine {
         self.waiting.wake_written(wake, id, now.real);
         let key = self.waiting.key_of(wake);
         self.locks.observe(Happening::WakeSent { node: id, key });
-    }
-}
-
-/// What the machine may ask of the locks.
-struct Outside<'a> {
-    locks: &'a mut Locks,
-    now: Now,
-}
-
-impl Source for Outside<'_> {
-    fn share(&mut self) -> f64 {
-        self.locks.random_share()
-    }
-
-    fn offer(&mut self, op: OpIndex) -> Option<Offer> {
-        let (token, ttl_ms) = self.locks.offer(op, self.now)?;
-        Some(Offer { token, ttl_ms })
-    }
-
-    fn round_trip(&self) -> Duration {
-        self.locks.round_trip()
-    }
-
-    fn attempt(&self, key: &[u8]) -> Option<SlotIndex> {
-        self.locks.attempt_for(key)
     }
 }
 

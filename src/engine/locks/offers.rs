@@ -103,7 +103,7 @@ impl Locks {
 
     /// Whether the call may take a lock over: it has no fence to get, and a lease that counts from its
     /// offer has enough left for it.
-    fn takes_over(&self, index: OpIndex) -> bool {
+    pub(in crate::engine) fn takes_over(&self, index: OpIndex) -> bool {
         let op = self.ops.at(index);
         let has_enough = op.plan.min_validity <= ttl(op.plan.ttl_ms) / WANTED_PARTS;
         self.settings.transfers_in_row > 0 && has_enough && !self.slots.at(op.slot()).is_fenced()

@@ -79,6 +79,9 @@ pub(in crate::engine) type Mark = [u8; 8];
 
 const LISTED_LEN: usize = 38;
 
+/// Where the offer of its sender is in a message: the TTL, and the token without the client's id.
+const OFFER_AT: usize = 24;
+
 /// Where the token is in a message. Where the sender does not know it, a node puts it in.
 const TOKEN_AT: usize = 2 + LISTED_LEN;
 
@@ -188,6 +191,14 @@ pub(in crate::engine) fn append(
     out.extend_from_slice(key);
 }
 
+/// Puts what its sender offers into a message that was written without.
+pub(super) fn put_offer(message: &mut [u8], offer: Offer) {
+    let (_, drawn) = offer.token.split_at(ClientId::LEN);
+    let bytes = offer.ttl_ms.to_le_bytes().into_iter().chain(drawn.iter().copied());
+    let place = message.get_mut(OFFER_AT..).into_iter().flatten();
+    place.zip(bytes).for_each(|(place, byte)| *place = byte);
+}
+
 /// What is in front of a message's token, and what is behind it.
 pub(in crate::engine) fn around_token(message: &[u8]) -> (&[u8], &[u8]) {
     let (before, rest) = message.split_at_checked(TOKEN_AT).unwrap_or_default();
@@ -266,6 +277,28 @@ mod tests {
             assert_eq!(message.mark, *b"12345678");
             assert!(message.list().eq(list));
         }
+    }
+
+    #[test]
+    fn an_offer_is_put_into_a_message_as_if_it_had_been_written_with_it() {
+        let written = |offer| {
+            let (mut bytes, sender) = (Vec::new(), Listed { offer, ..listed(9) });
+            append(
+                &mut bytes,
+                (Kind::Announce, 0),
+                sender,
+                &[7; 20],
+                [listed(3)].into_iter(),
+                b"k",
+            );
+            bytes
+        };
+        let offer = listed(9).offer.unwrap();
+        let mut bytes = written(None);
+        put_offer(&mut bytes, offer);
+        assert_eq!(bytes, written(Some(offer)));
+        put_offer(&mut bytes[..30], Offer { token: [1; 20], ttl_ms: 1 });
+        put_offer(&mut [], offer);
     }
 
     #[test]

@@ -48,7 +48,7 @@ pub(super) use message::{
     Kind, Listed, Message, Offer, RawToken, append as append_message, around_token, token_of,
     waiter_id,
 };
-pub(super) use outside::{Action, Answer, Call, Input, Meant, Reach, Source, Text, View};
+pub(super) use outside::{Action, Answer, Call, Input, Meant, Reach, Text, View};
 
 use handover::Handover;
 use list::{Entry, List, Receipt};
@@ -134,6 +134,11 @@ impl Waiting {
     /// The next action.
     pub(super) fn next_action(&mut self) -> Option<Action> {
         self.actions.pop()
+    }
+
+    /// Puts what a call offers into the message of an action that was just taken.
+    pub(super) fn put_offer(&mut self, text: &Text, offer: Offer) {
+        self.actions.put_offer(text, offer);
     }
 
     /// The message of an action that was just taken.
@@ -473,7 +478,7 @@ impl Waiting {
         let is_handed = successor.is_some_and(|to| to.is_handed);
         // This client has let go and wants the lock again: if it wins, it has a lock to give.
         if successor.is_none()
-            && let Some(slot) = view.source.attempt(message.key)
+            && let Some(slot) = meant.attempt
         {
             return self.begin_queue(slot, message.key, all, 0);
         }
@@ -554,7 +559,7 @@ impl Waiting {
 fn entries(message: &Message<'_>, node: NodeId, with_sender: bool, view: &View<'_>) -> List {
     let sender = with_sender.then_some(message.sender);
     let listed = sender.into_iter().chain(message.list());
-    let on_its_way = u64::try_from(view.source.round_trip().as_nanos() / 2).unwrap_or(0);
+    let on_its_way = u64::try_from(view.round_trip.as_nanos() / 2).unwrap_or(0);
     let receipt = Receipt {
         node,
         now: view.now,

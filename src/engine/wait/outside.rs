@@ -48,21 +48,6 @@ impl Reach {
     }
 }
 
-/// What the machine asks the outside for while it works on an input.
-pub(in crate::engine) trait Source {
-    /// Draws a random share, from 0 to just below 1.
-    fn share(&mut self) -> f64;
-
-    /// The lease that a call would take over, if it takes one over.
-    fn offer(&mut self, op: OpIndex) -> Option<Offer>;
-
-    /// From a request to its answer, at the slowest node of the fastest quorum.
-    fn round_trip(&self) -> Duration;
-
-    /// The slot of an attempt of this client for the key that is under way.
-    fn attempt(&self, key: &[u8]) -> Option<SlotIndex>;
-}
-
 /// What comes with an input.
 pub(in crate::engine) struct View<'a> {
     pub(in crate::engine) now: Instant,
@@ -70,7 +55,10 @@ pub(in crate::engine) struct View<'a> {
     /// a loop that slept beside them surely reads what comes at once.
     pub(in crate::engine) last_pass: Instant,
     pub(in crate::engine) reach: Reach,
-    pub(in crate::engine) source: &'a mut dyn Source,
+    /// From a request to its answer, at the slowest node of the fastest quorum.
+    pub(in crate::engine) round_trip: Duration,
+    /// Draws a random share, from 0 to just below 1.
+    pub(in crate::engine) share: &'a mut dyn FnMut() -> f64,
 }
 
 /// The lock that a message is about, as this client knows it.
@@ -82,6 +70,8 @@ pub(in crate::engine) struct Meant {
     pub(in crate::engine) is_released: bool,
     /// The call of this client to which it is being handed over.
     pub(in crate::engine) receiver: Option<OpIndex>,
+    /// The slot of an attempt of this client for the same key that is under way.
+    pub(in crate::engine) attempt: Option<SlotIndex>,
 }
 
 /// What the caller asked for.
@@ -92,6 +82,8 @@ pub(in crate::engine) struct Call {
     /// The time between two polls, if there is no holder to tell.
     pub(in crate::engine) delay: Duration,
     pub(in crate::engine) jitter: Duration,
+    /// It offers to take the lock over from its holder.
+    pub(in crate::engine) takes_over: bool,
 }
 
 /// What a node answered to a question.
@@ -159,10 +151,10 @@ pub(in crate::engine) enum Action {
     Listen { op: OpIndex, at: Instant },
     /// Ask who holds the key.
     Poll { op: OpIndex, node: NodeId, phase: Phase },
-    /// Publish that the call waits, and await the answer.
+    /// Publish that the call waits, with what it offers, and await the answer.
     Announce { op: OpIndex, node: NodeId, phase: Phase, text: Text },
     /// Ask who holds the key and for how long, and have the node publish to that client that the call
-    /// waits.
+    /// waits, with what it offers.
     Introduce { op: OpIndex, node: NodeId, phase: Phase, text: Text },
     /// Nobody was told of the call: what it offers need not be remembered.
     Withdraw { op: OpIndex },
@@ -239,6 +231,12 @@ impl Actions {
         let start = self.texts.len();
         message::append(&mut self.texts, kind, sender, token, list, key);
         Text { to: ClientId::of(token), bytes: start..self.texts.len() }
+    }
+
+    pub(super) fn put_offer(&mut self, text: &Text, offer: Offer) {
+        if let Some(message) = self.texts.get_mut(text.bytes.clone()) {
+            message::put_offer(message, offer);
+        }
     }
 
     pub(super) fn bytes(&self, text: &Text) -> &[u8] {

@@ -158,7 +158,7 @@ impl Waiter {
             (Q::Place { ahead }, A::Heard(is_heard)) => {
                 self.note_heard(is_heard);
                 if self.holder.is_heard {
-                    let trip = scene.view.source.round_trip();
+                    let trip = scene.view.round_trip;
                     let first = FIRST_POLL.max(trip * FIRST_POLL_TRIPS);
                     let a_turn = POLL_A_TURN.max(trip * POLL_A_TURN_TRIPS);
                     let poll = first.saturating_add(a_turn.saturating_mul(ahead));
@@ -180,8 +180,7 @@ impl Waiter {
     /// Whether a poll that finds this holder leaves the call as it is: it is on the list, which goes
     /// with the lock.
     fn may_listen(&self, holder: Option<RawToken>, scene: &Scene<'_, '_>) -> bool {
-        let is_fresh =
-            || scene.view.now < self.told_at + renew_after(scene.view.source.round_trip());
+        let is_fresh = || scene.view.now < self.told_at + renew_after(scene.view.round_trip);
         self.holder.is_heard && (holder == self.told || (!self.is_doubtful && is_fresh()))
     }
 
@@ -318,7 +317,7 @@ impl Waiter {
     fn found_gone(&mut self, scene: &mut Scene<'_, '_>) -> State {
         if self.holder.is_listed && self.holder.gone < LOOKS {
             self.holder.gone += 1;
-            let trip = scene.view.source.round_trip();
+            let trip = scene.view.round_trip;
             return self.listen(NEXT_LOOK.max(trip * 2), scene);
         }
         saw(Sight::PollFoundGone);

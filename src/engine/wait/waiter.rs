@@ -6,7 +6,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::list::{Carried, Entry};
-use super::message::{Kind, Listed, Offer, RawToken, WaiterId, token_of, wait_ms, waited_us};
+use super::message::{Kind, Listed, RawToken, WaiterId, token_of, wait_ms, waited_us};
 use super::outside::{Action, Call, Text, View};
 use super::state::{
     CHANGES_MAX, Early, Holder, NODE_PACE, PAUSE, PAUSE_PARTS, POLL, POLL_TRIPS, Question,
@@ -138,8 +138,7 @@ impl Waiter {
         let phase = self.next_question(node, scene);
         // A turn may come before the answer that names the holder.
         (self.follower, self.told) = (None, self.holder.token);
-        let offer = scene.view.source.offer(self.op);
-        let text = self.announcement((&NOBODY, 0), offer, scene);
+        let text = self.announcement((&NOBODY, 0), scene);
         scene.actions.push(Action::Introduce { op: self.op, node, phase, text });
     }
 
@@ -192,23 +191,17 @@ impl Waiter {
         scene: &mut Scene<'_, '_>,
     ) {
         let phase = self.next_question(node, scene);
-        let offer = scene.view.source.offer(self.op);
-        let text = self.announcement((to, hops), offer, scene);
+        let text = self.announcement((to, hops), scene);
         self.told = Some(*to);
         scene.actions.push(Action::Announce { op: self.op, node, phase, text });
     }
 
-    fn announcement(
-        &mut self,
-        (to, hops): (&RawToken, u8),
-        offer: Option<Offer>,
-        scene: &mut Scene<'_, '_>,
-    ) -> Text {
+    fn announcement(&mut self, (to, hops): (&RawToken, u8), scene: &mut Scene<'_, '_>) -> Text {
         let now = scene.view.now;
-        (self.told_at, self.has_offer) = (now, offer.is_some());
+        (self.told_at, self.has_offer) = (now, self.call.takes_over);
         let wait_ms = wait_ms(now, self.call.deadline);
         let waited_us = waited_us(self.since, now);
-        let sender = Listed { id: self.id, wait_ms, waited_us, age_ms: 0, offer };
+        let sender = Listed { id: self.id, wait_ms, waited_us, age_ms: 0, offer: None };
         let key = self.call.key.as_slice();
         if self.holder.is_listed {
             // Those behind the call stay with it: the lock may be on its way to it already.
@@ -287,14 +280,14 @@ impl Waiter {
 
     /// When the safety poll comes, at the soonest.
     pub(super) fn poll_after(&self, scene: &Scene<'_, '_>) -> Duration {
-        let poll = POLL.max(scene.view.source.round_trip() * POLL_TRIPS);
+        let poll = POLL.max(scene.view.round_trip * POLL_TRIPS);
         if self.has_offer { poll.min(RENEW_MAX) } else { poll }
     }
 
     /// Stays still until it is woken, the key's TTL ends or the safety poll is due.
     pub(super) fn listen(&mut self, poll: Duration, scene: &mut Scene<'_, '_>) -> State {
         let now = scene.view.now;
-        let poll = rules::safety_poll(now + poll.mul_f64(1.0 + scene.view.source.share()));
+        let poll = rules::safety_poll(now + poll.mul_f64(1.0 + (scene.view.share)()));
         (self.holder.changes, self.tries) = (0, 0);
         self.due = poll.min(self.holder.ends.max(now));
         scene.actions.push(Action::Listen { op: self.op, at: self.due });
@@ -305,7 +298,7 @@ impl Waiter {
     /// retry delay is its pace.
     pub(super) fn rest(&mut self, scene: &mut Scene<'_, '_>) -> State {
         self.holder.is_heard = false;
-        let (call, share) = (&self.call, scene.view.source.share());
+        let (call, share) = (&self.call, (scene.view.share)());
         let delay = call.delay.saturating_add(call.jitter.mul_f64(share));
         let polled = self.denied.intersection(scene.view.reach.asked).count().max(1);
         let poll = scene.view.now + delay.max(NODE_PACE / polled);
@@ -315,10 +308,10 @@ impl Waiter {
 
     /// The next attempt, at once or, where several failed in a row, after a short pause.
     pub(super) fn try_at(&mut self, gate: Option<NodeId>, scene: &mut Scene<'_, '_>) -> State {
-        let share = scene.view.source.share();
+        let share = (scene.view.share)();
         self.node = gate;
         if self.tries >= TRIES_IN_ROW {
-            let far = scene.view.source.round_trip() / PAUSE_PARTS;
+            let far = scene.view.round_trip / PAUSE_PARTS;
             if far > PAUSE {
                 // Beside a holder that takes the lock again and again, who asks one node before the
                 // others comes too late each time.

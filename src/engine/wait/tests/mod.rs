@@ -43,42 +43,12 @@ fn release(scripts: Option<Scripts>) -> Released {
     Released { key: Key::from_slice(KEY), fence: 0, scripts }
 }
 
-/// What a message is about: the lock of this slot, or none of this client's.
-fn meant(lock: Option<usize>) -> Meant {
-    Meant { slot: lock.map(slot), ..Meant::default() }
-}
-
 fn own(call: u32) -> WaiterId {
     waiter_id(US, call)
 }
 
 /// A published message: its receiver, its kind, how often it was passed on, and the calls it names.
 type Published = (ClientId, Kind, u8, Vec<WaiterId>);
-
-/// No chance; a request takes this long to be answered.
-struct Quiet {
-    round_trip: Duration,
-    offer: Option<Offer>,
-    attempt: Option<SlotIndex>,
-}
-
-impl Source for Quiet {
-    fn share(&mut self) -> f64 {
-        0.0
-    }
-
-    fn offer(&mut self, _: OpIndex) -> Option<Offer> {
-        self.offer
-    }
-
-    fn round_trip(&self) -> Duration {
-        self.round_trip
-    }
-
-    fn attempt(&self, _: &[u8]) -> Option<SlotIndex> {
-        self.attempt
-    }
-}
 
 /// The machine, and the world around it.
 struct World {
@@ -87,7 +57,6 @@ struct World {
     /// For how long nobody has read what came.
     unread: Duration,
     reach: Reach,
-    offer: Option<Offer>,
     attempt: Option<SlotIndex>,
     receiver: Option<OpIndex>,
     round_trip: Duration,
@@ -103,7 +72,6 @@ impl World {
             waiting: Waiting::new(US, NODE_TIMEOUT, 2),
             now: Instant::from_nanos(1_000_000_000),
             reach: Reach { all, channel: all, scripts: all, asked: all },
-            offer: None,
             attempt: None,
             receiver: None,
             unread: Duration::ZERO,
@@ -114,13 +82,12 @@ impl World {
     }
 
     fn tell(&mut self, input: impl FnOnce(&mut Waiting, &mut View<'_>)) {
-        let source =
-            &mut Quiet { round_trip: self.round_trip, offer: self.offer, attempt: self.attempt };
         let view = &mut View {
             now: self.now,
             last_pass: self.now.minus_nanos(u64::try_from(self.unread.as_nanos()).unwrap()),
             reach: self.reach,
-            source,
+            round_trip: self.round_trip,
+            share: &mut || 0.0,
         };
         self.waiting.begin_input();
         input(&mut self.waiting, view);
@@ -183,7 +150,7 @@ impl World {
         let list = ids[1..].iter().map(listed);
         message::append(&mut bytes, (kind, hops), listed(&ids[0]), &to, list, KEY);
         let message = Message::parse(&bytes).unwrap();
-        let meant = Meant { receiver: self.receiver, ..meant(lock) };
+        let meant = self.meant(lock);
         self.tell(|waiting, view| waiting.message(node(0), &message, meant, view));
     }
 
@@ -191,6 +158,12 @@ impl World {
     fn release(&mut self, place: usize, ids: &[WaiterId]) {
         self.receive(Kind::Announce, 0, token(own(0)), ids, Some(place));
         self.tell(|waiting, view| waiting.released(slot(place), release(None), view));
+    }
+
+    /// What a message is about: the lock of this slot, or none of this client's.
+    fn meant(&self, lock: Option<usize>) -> Meant {
+        let (receiver, attempt) = (self.receiver, self.attempt);
+        Meant { slot: lock.map(slot), receiver, attempt, ..Meant::default() }
     }
 
     fn state(&self, place: usize) -> State {
@@ -236,7 +209,8 @@ fn introduced(holder: Option<RawToken>, is_heard: bool) -> Answer {
 
 fn call() -> Call {
     let deadline = Instant::from_nanos(60_000_000_000);
-    Call { key: Key::from_slice(KEY), deadline, delay: DELAY, jitter: Duration::ZERO }
+    let key = Key::from_slice(KEY);
+    Call { key, deadline, delay: DELAY, jitter: Duration::ZERO, takes_over: false }
 }
 
 #[test]

@@ -9,7 +9,8 @@ fn announce(world: &mut World, to: RawToken, id: WaiterId, waited: Duration, loc
     let mut bytes = Vec::new();
     message::append(&mut bytes, (Kind::Announce, 0), listed, &to, std::iter::empty(), KEY);
     let message = Message::parse(&bytes).unwrap();
-    world.tell(|waiting, view| waiting.message(node(0), &message, meant(lock), view));
+    let meant = world.meant(lock);
+    world.tell(|waiting, view| waiting.message(node(0), &message, meant, view));
 }
 
 #[test]
