@@ -47,6 +47,74 @@ pub(crate) enum ExtendStep {
     Eval,
 }
 
+/// A way to do something, in the order in which they are tried.
+pub(crate) trait Form: Copy + Ord {
+    /// What a node that answers NOSCRIPT is sent.
+    const EVAL: Self;
+
+    /// The same without a second step, for which the client will not be there.
+    fn in_full(self) -> Self;
+
+    /// What is tried where the server does not offer this.
+    fn next(self) -> Option<Self>;
+
+    /// What does the same where memory is too short for this.
+    fn without_memory(self) -> Option<Self>;
+
+    /// The one in use at a node.
+    fn of(dialect: &mut Dialect) -> &mut Option<Self>;
+}
+
+impl Form for ReleaseStep {
+    const EVAL: Self = Self::Eval;
+
+    fn in_full(self) -> Self {
+        if self == Self::EvalSha { Self::Eval } else { self }
+    }
+
+    fn next(self) -> Option<Self> {
+        match self {
+            Self::DelIfEq => Some(Self::DelEx),
+            Self::DelEx => Some(Self::EvalSha),
+            Self::EvalSha => Some(Self::Eval),
+            Self::Eval => None,
+        }
+    }
+
+    fn without_memory(self) -> Option<Self> {
+        None
+    }
+
+    fn of(dialect: &mut Dialect) -> &mut Option<Self> {
+        &mut dialect.release
+    }
+}
+
+impl Form for ExtendStep {
+    const EVAL: Self = Self::Eval;
+
+    fn in_full(self) -> Self {
+        if self == Self::EvalSha { Self::Eval } else { self }
+    }
+
+    fn next(self) -> Option<Self> {
+        match self {
+            Self::SetIfEq => Some(Self::EvalSha),
+            Self::EvalSha => Some(Self::Eval),
+            Self::Eval => None,
+        }
+    }
+
+    /// SET is refused there; PEXPIRE in a script is not.
+    fn without_memory(self) -> Option<Self> {
+        (self == Self::SetIfEq).then_some(Self::EvalSha)
+    }
+
+    fn of(dialect: &mut Dialect) -> &mut Option<Self> {
+        &mut dialect.extend
+    }
+}
+
 /// The steps in use at a node; `None` when no step is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Dialect {
@@ -70,27 +138,12 @@ impl Dialect {
         }
     }
 
-    /// Leaves `step` of the release, which the server does not offer. Late answers to an earlier
-    /// step change nothing.
-    pub(crate) fn leave_release(&mut self, step: ReleaseStep) {
-        if self.release.is_some_and(|now| now <= step) {
-            self.release = match step {
-                ReleaseStep::DelIfEq => Some(ReleaseStep::DelEx),
-                ReleaseStep::DelEx => Some(ReleaseStep::EvalSha),
-                ReleaseStep::EvalSha => Some(ReleaseStep::Eval),
-                ReleaseStep::Eval => None,
-            };
-        }
-    }
-
-    /// Leaves `step` of the extension.
-    pub(crate) fn leave_extend(&mut self, step: ExtendStep) {
-        if self.extend.is_some_and(|now| now <= step) {
-            self.extend = match step {
-                ExtendStep::SetIfEq => Some(ExtendStep::EvalSha),
-                ExtendStep::EvalSha => Some(ExtendStep::Eval),
-                ExtendStep::Eval => None,
-            };
+    /// Leaves `form`, which the server does not offer. Late answers to an earlier step change
+    /// nothing.
+    pub(crate) fn leave<F: Form>(&mut self, form: F) {
+        let now = F::of(self);
+        if now.is_some_and(|now| now <= form) {
+            *now = form.next();
         }
     }
 
@@ -100,7 +153,7 @@ impl Dialect {
         let is_script = self.releases_by_script();
         let step = if is_script { Some(ReleaseStep::Eval) } else { self.release };
         if let Some(step) = step {
-            self.leave_release(step);
+            self.leave(step);
         }
     }
 

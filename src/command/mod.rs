@@ -10,7 +10,7 @@ mod tests;
 use bytes::BufMut;
 
 pub(crate) use answer::{Answer, classify, counter, time};
-pub(crate) use dialect::{Dialect, ExtendStep, ReleaseStep, Server, ServerKind};
+pub(crate) use dialect::{Dialect, ExtendStep, Form, ReleaseStep, Server, ServerKind};
 
 use crate::claim::CLAIM_SUFFIX;
 use crate::key::Key;

@@ -97,11 +97,11 @@ fn each_server_version_gets_its_best_commands() {
 #[test]
 fn a_late_refusal_of_an_earlier_step_does_not_skip_the_next() {
     let mut dialect = Dialect::of(Server { kind: ServerKind::Valkey, version: (9, 1) });
-    dialect.leave_release(ReleaseStep::DelIfEq);
-    dialect.leave_release(ReleaseStep::DelIfEq);
+    dialect.leave(ReleaseStep::DelIfEq);
+    dialect.leave(ReleaseStep::DelIfEq);
     assert_eq!(dialect.release, Some(ReleaseStep::DelEx));
-    dialect.leave_release(ReleaseStep::DelEx);
-    dialect.leave_release(ReleaseStep::EvalSha);
-    dialect.leave_release(ReleaseStep::Eval);
+    dialect.leave(ReleaseStep::DelEx);
+    dialect.leave(ReleaseStep::EvalSha);
+    dialect.leave(ReleaseStep::Eval);
     assert_eq!(dialect.release, None);
 }

@@ -10,7 +10,7 @@
 use super::keep::Claimed;
 use super::state::Locks;
 use crate::claim::{CLAIM_SUFFIX, Claim};
-use crate::command::{ReleaseStep, append_claim, append_release};
+use crate::command::{Form as _, append_claim, append_release};
 use crate::key::Key;
 use crate::node::{Now, Request};
 use crate::quorum::{NodeId, NodeMask};
@@ -69,11 +69,10 @@ impl Locks {
         let key = claim_key(&self.slots.at(slot_index).key);
         for id in claim.nodes {
             let Some(step) = self.nodes.release_step(id) else { continue };
-            // Nobody would answer a NOSCRIPT.
-            let step = if step == ReleaseStep::EvalSha { ReleaseStep::Eval } else { step };
             self.scratch.clear();
             if rules::is_claim_compared(true) {
-                append_release(&mut self.scratch, step, &key, &claim.value);
+                // Nothing would answer a NOSCRIPT.
+                append_release(&mut self.scratch, step.in_full(), &key, &claim.value);
             } else {
                 append_command(&mut self.scratch, &[&b"DEL"[..], &key]);
             }

@@ -288,7 +288,7 @@ impl Locks {
                 self.check_holders(slot_index, now);
             }
             Answer::NoScript | Answer::Refused(_) | Answer::Number | Answer::Odd => {
-                if let Some(step) = self.next_extend_step(id, step, answer, now)
+                if let Some(step) = self.next_step(id, step, answer, now)
                     && rules::is_sent_again(is_wanted)
                 {
                     self.encode_extension(slot_index, step);
@@ -302,42 +302,6 @@ impl Locks {
                     self.decide_extension(slot_index, now);
                 }
             }
-        }
-    }
-
-    fn next_extend_step(
-        &mut self,
-        id: NodeId,
-        step: ExtendStep,
-        answer: Answer,
-        now: Now,
-    ) -> Option<ExtendStep> {
-        match answer {
-            Answer::NoScript => Some(ExtendStep::Eval),
-            // SET is refused where memory is short; PEXPIRE in a script is not.
-            Answer::Refused(Cause::OutOfMemory) if step == ExtendStep::SetIfEq => {
-                Some(ExtendStep::EvalSha)
-            }
-            Answer::Refused(Cause::Unsupported | Cause::NoPermission) => {
-                // A script instead of the SET that a full memory refused; if there is no script,
-                // the SET remains for next time.
-                let usual = self.nodes.at(id).dialect.extend;
-                if step > ExtendStep::SetIfEq && usual == Some(ExtendStep::SetIfEq) {
-                    return None;
-                }
-                self.nodes.leave_extend(id, step);
-                self.nodes.at(id).dialect.extend
-            }
-            Answer::Refused(cause) => {
-                self.nodes.note_refusal(id, cause, now.real);
-                None
-            }
-            Answer::Ok
-            | Answer::Null
-            | Answer::Zero
-            | Answer::One
-            | Answer::Number
-            | Answer::Odd => None,
         }
     }
 

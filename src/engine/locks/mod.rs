@@ -17,6 +17,7 @@ pub(super) mod handover;
 mod heir;
 pub(super) mod keep;
 mod keep_alive;
+mod ladder;
 mod leases;
 mod limits;
 #[cfg(feature = "tracing")]

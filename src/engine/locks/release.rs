@@ -272,7 +272,7 @@ impl Locks {
             | Answer::Refused(_)
             | Answer::Number
             | Answer::Odd => {
-                if let Some(step) = self.next_release_step(id, step, answer, now) {
+                if let Some(step) = self.next_step(id, step, answer, now) {
                     self.encode_release(slot_index, step);
                     if !self.write(id, Request::Release { slot: slot_index, step }, now) {
                         self.owe(id, slot_index, now);
@@ -419,7 +419,7 @@ impl Locks {
             | Answer::Refused(_)
             | Answer::Number
             | Answer::Odd => {
-                if let Some(step) = self.next_release_step(id, step, answer, now) {
+                if let Some(step) = self.next_step(id, step, answer, now) {
                     self.encode_release(slot_index, step);
                     if self.write(id, Request::Debt { slot: slot_index, step, again }, now) {
                         return;
@@ -445,33 +445,6 @@ impl Locks {
         let due = now.real + self.settings.node_timeout;
         let debt = Debt { due, again: false, ..self.debt(id, slot_index) };
         self.note_debt(id, debt, Debts::push_again);
-    }
-
-    /// What to send instead of a release that got an error; `None` to repeat it later.
-    fn next_release_step(
-        &mut self,
-        id: NodeId,
-        step: ReleaseStep,
-        answer: Answer,
-        now: Now,
-    ) -> Option<ReleaseStep> {
-        match answer {
-            Answer::NoScript => rules::step_after_noscript(ReleaseStep::Eval),
-            Answer::Refused(Cause::Unsupported | Cause::NoPermission) => {
-                self.nodes.leave_release(id, step, now.real);
-                self.nodes.release_step(id)
-            }
-            Answer::Refused(cause) => {
-                self.nodes.note_refusal(id, cause, now.real);
-                None
-            }
-            Answer::Ok
-            | Answer::Null
-            | Answer::Zero
-            | Answer::One
-            | Answer::Number
-            | Answer::Odd => None,
-        }
     }
 
     /// Decides a release whose result is awaited, if the answers suffice.

@@ -11,7 +11,7 @@ mod writing;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::command::ReleaseStep;
+use crate::command::{Form, ReleaseStep};
 #[cfg(feature = "metrics")]
 use crate::count::NodeCounts;
 use crate::error::Cause;
@@ -155,9 +155,14 @@ impl Nodes {
 
     /// The compare-and-delete that reaches the node.
     pub(super) fn release_step(&self, id: NodeId) -> Option<ReleaseStep> {
-        let node = self.at(id);
-        let step = node.dialect.release.filter(|_| node.is_greeted())?;
-        Some(if self.is_closing && step == ReleaseStep::EvalSha { ReleaseStep::Eval } else { step })
+        self.form(id).filter(|_| self.at(id).is_greeted())
+    }
+
+    /// The form of a release or an extension that is used at the node.
+    pub(super) fn form<F: Form>(&self, id: NodeId) -> Option<F> {
+        let mut dialect = self.at(id).dialect;
+        let form = *F::of(&mut dialect);
+        form.map(|form| if self.is_closing { form.in_full() } else { form })
     }
 
     /// From a request to its answer at the slowest node of the fastest `quorum`, as the greetings
@@ -344,21 +349,16 @@ impl Nodes {
         self.at_mut(id).granted_in_trouble(now);
     }
 
-    /// The node does not accept this form of the release: it is not sent again. Without another
-    /// form the node is not fit for locks.
-    pub(super) fn leave_release(&mut self, id: NodeId, step: ReleaseStep, now: Instant) {
+    /// The node does not accept this form of a release or an extension: it is not sent again. Without
+    /// another form of the release the node is not fit for locks. Returns the form that is used now.
+    pub(super) fn leave<F: Form>(&mut self, id: NodeId, form: F, now: Instant) -> Option<F> {
         let node = self.at_mut(id);
-        node.dialect.leave_release(step);
+        node.dialect.leave(form);
         if node.dialect.release.is_none() {
             node.refuse(Cause::NoDialect, now);
         }
         self.gather_cohort();
-    }
-
-    /// The node does not accept this form of the extension: it is not sent again.
-    pub(super) fn leave_extend(&mut self, id: NodeId, step: crate::command::ExtendStep) {
-        self.at_mut(id).dialect.leave_extend(step);
-        self.gather_cohort();
+        self.form(id)
     }
 
     /// The client owes the node a release. Returns the slot of a debt that was dropped for it.
