@@ -3,7 +3,7 @@
 use super::core::Engine;
 use super::event::Event;
 use super::locks::handover::Heir;
-use super::locks::observe::Happening;
+use super::locks::happening::Happening;
 use super::locks::op::{OpId, OpKind, Outcome};
 use super::locks::steps::Input;
 use super::wait::Scripts;

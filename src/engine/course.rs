@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use super::core::Engine;
-use super::locks::observe::Happening;
+use super::locks::happening::Happening;
 use super::locks::op::{OpKind, Outcome};
 use super::locks::state::Failed;
 use super::locks::steps::{Input as SlotInput, State};

@@ -9,7 +9,7 @@ use rand::{Rng, SeedableRng};
 
 use super::core::Engine;
 use super::event::{Connection, Event};
-use super::locks::observe::Happening;
+use super::locks::happening::Happening;
 use super::locks::op::{OpId, OpKind};
 use super::locks::prefix::Prefix;
 use super::locks::settings::{Settings, name_of, nodes_of};

@@ -1,7 +1,7 @@
 //! Input from the nodes: connections, bytes, losses.
 
 use super::core::Engine;
-use super::locks::observe::Happening;
+use super::locks::happening::Happening;
 use super::locks::steps::State;
 use super::nodes::Everyday;
 use crate::command::Answer;

@@ -7,14 +7,14 @@ use crate::slab::{Index, OpIndex};
 /// The spans of operations under way.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Traces {
-    pub(in crate::engine) ops: Vec<Spans>,
+    ops: Vec<Spans>,
 }
 
 /// The spans of one operation.
 #[derive(Clone, Debug)]
 pub(in crate::engine) struct Spans {
     pub(in crate::engine) call: Span,
-    pub(in crate::engine) attempt: Span,
+    attempt: Span,
 }
 
 impl Spans {
@@ -37,6 +37,13 @@ impl Traces {
     pub(in crate::engine) fn end(&mut self, index: OpIndex) -> Spans {
         let spans = self.ops.get_mut(index.place());
         spans.map_or_else(Spans::none, |spans| std::mem::replace(spans, Spans::none()))
+    }
+
+    /// The span of the operation's present attempt, which `span` makes of that of its call.
+    pub(in crate::engine) fn attempt(&mut self, index: OpIndex, span: impl FnOnce(&Span) -> Span) {
+        if let Some(spans) = self.ops.get_mut(index.place()) {
+            spans.attempt = span(&spans.call);
+        }
     }
 
     /// The innermost span of the operation.

@@ -3,7 +3,7 @@
 
 use super::core::Engine;
 use super::locks::handover::Heir;
-use super::locks::observe::Happening;
+use super::locks::happening::Happening;
 use super::locks::offers::{Taken, Transfer};
 use super::wait::{Kind, Meant, Message, Terms};
 use crate::command::Answer;

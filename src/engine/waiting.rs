@@ -2,7 +2,7 @@
 //! actions. Nothing is decided here.
 
 use super::core::Engine;
-use super::locks::observe::Happening;
+use super::locks::happening::Happening;
 use super::locks::slot::LeaseId;
 use super::locks::steps::State;
 use super::locks::timers::Timer;

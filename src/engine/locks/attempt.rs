@@ -3,7 +3,7 @@
 
 use rand::Rng;
 
-use super::observe::Happening;
+use super::happening::Happening;
 use super::op::{Op, OpKind, Outcome};
 use super::slot::LeaseId;
 use super::state::{Failed, Locks};

@@ -1,6 +1,6 @@
 //! What becomes of a call for a lock, and of its attempt, once it is decided.
 
-use super::observe::Happening;
+use super::happening::Happening;
 use super::op::Outcome;
 use super::state::Locks;
 use super::steps::{Input, State};

@@ -10,7 +10,7 @@
 //! - A node that may still run an older extension of the lease is not sent another.
 
 use super::fences::Fencing;
-use super::observe::Happening;
+use super::happening::Happening;
 use super::op::{OpId, OpKind, Outcome};
 use super::slot::LeaseId;
 use super::state::Locks;

@@ -8,7 +8,7 @@
 //!   the counter for everybody.
 
 use super::fences::{Fencing, Progress};
-use super::observe::Happening;
+use super::happening::Happening;
 use super::op::Outcome;
 use super::slot::{LeaseId, Slots};
 use super::state::{Failed, Locks};

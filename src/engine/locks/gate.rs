@@ -1,7 +1,7 @@
 //! Attempts that ask one node before the others, so that many clients that saw a key end do not
 //! split the votes.
 
-use super::observe::Happening;
+use super::happening::Happening;
 use super::op::Outcome;
 use super::state::{Failed, Locks};
 use super::steps::Input;

@@ -7,8 +7,8 @@
 //! - The loss is reported at the latest at the deadline, whatever the nodes do, and at once when
 //!   fewer than a quorum can hold the key.
 
+use super::happening::Happening;
 use super::keep::{Loss, third};
-use super::observe::Happening;
 use super::op::{OpKind, Outcome};
 use super::slot::{CHANGED, LATE_VOTE, LeaseId};
 use super::state::{Done, Locks};

@@ -6,16 +6,16 @@
 
 use tracing::{Level, Span, event, span};
 
+use super::happening::Happening;
 use super::op::{OpKind, Outcome};
 use super::state::Locks;
 use super::steps::State;
 use super::view::NodeState;
 use crate::engine::event::LostCause;
-use crate::error::{Cause, UnlockError, Unlocked, Vote};
+use crate::error::{Cause, Unlocked, Vote};
 use crate::node::Now;
 use crate::quorum::NodeId;
-use crate::slab::{Index, OpIndex, SlotIndex};
-use crate::time::Instant;
+use crate::slab::{OpIndex, SlotIndex};
 
 /// The target of events about locks and leases.
 const LOCK: &str = "redbolt::lock";
@@ -44,228 +44,175 @@ const fn outcome_name(outcome: Outcome) -> &'static str {
     }
 }
 
-impl Locks {
-    fn name_of(&self, id: NodeId) -> &str {
-        self.nodes.name(id)
+const fn lost_name(cause: LostCause) -> &'static str {
+    match cause {
+        LostCause::Expired => "expired",
+        LostCause::Gone => "gone",
     }
+}
 
+const fn extended_by(kind: OpKind) -> &'static str {
+    match kind {
+        OpKind::Keep => "keep_alive",
+        OpKind::Adopt => "adoption",
+        OpKind::Extend | OpKind::Free | OpKind::Acquire | OpKind::Release | OpKind::Query => {
+            "caller"
+        }
+    }
+}
+
+/// An event with these fields, in a span if one is given.
+macro_rules! line {
+    ($target:ident, $level:ident, $name:literal $(, $field:ident)*) => {
+        event!(name: $name, target: $target, Level::$level, $($field,)* $name)
+    };
+    ($target:ident, $level:ident, $span:expr, $name:literal $(, $field:ident)*) => {
+        event!(name: $name, target: $target, parent: $span, Level::$level, $($field,)* $name)
+    };
+}
+
+impl Locks {
     /// The key of a slot as its caller knows it.
     fn key_text(&self, slot_index: SlotIndex) -> String {
         self.prefix.plain_key(self.slots.at(slot_index).key.as_slice()).escape_ascii().to_string()
     }
 
-    /// The span of the operation that a slot is for.
-    fn span_of_slot(&self, slot_index: SlotIndex) -> &Span {
-        let op = self.slots.at(slot_index).op;
-        self.traces.of(op)
-    }
-
+    /// Writes the line, or begins or ends the span, that stands for what happened.
     #[cold]
-    pub(super) fn log_call(&mut self, index: OpIndex, slot: SlotIndex, ttl_ms: u32) {
-        let key = self.key_text(slot);
-        let call = span!(target: LOCK, Level::DEBUG, "acquire", key, ttl_ms);
-        self.traces.begin(index, call);
-    }
-
-    #[cold]
-    pub(super) fn log_attempt(&mut self, index: OpIndex) {
-        let voters = self.nodes.voters().count();
-        if let Some(spans) = self.traces.ops.get_mut(index.place()) {
-            let call = &spans.call;
-            spans.attempt = span!(target: LOCK, parent: call, Level::DEBUG, "attempt", voters);
-        }
-    }
-
-    #[cold]
-    pub(super) fn log_vote(&self, id: NodeId, slot_index: SlotIndex, vote: Vote) {
-        let slot = self.slots.at(slot_index);
-        let is_late = !slot.state().is_attempt() && slot.state() != State::Won;
-        let span = if is_late { &Span::none() } else { self.traces.of(slot.op) };
-        let (node, (vote, cause)) = (self.name_of(id), vote_name(vote));
-        let cause = cause.name();
-        event!(
-            name: "vote", target: LOCK, parent: span, Level::TRACE,
-            node, vote, cause, is_late, "vote"
-        );
-    }
-
-    #[cold]
-    pub(super) fn log_decision(&mut self, index: OpIndex, outcome: Outcome) {
-        let op = self.ops.at(index);
-        let (granted, denied) = (op.round.granted.count(), op.round.denied.count());
-        let (failed, unknown) = (op.round.failed.count(), op.round.unknown.count());
-        let (needed, outcome) = (self.settings.quorum, outcome_name(outcome));
-        event!(
-            name: "quorum", target: LOCK, parent: self.traces.of(Some(index)), Level::DEBUG,
-            outcome, granted, denied, failed, unknown, needed, "quorum"
-        );
-        if let Some(spans) = self.traces.ops.get_mut(index.place()) {
-            spans.attempt = Span::none();
-        }
-    }
-
-    #[cold]
-    pub(super) fn log_lease(&mut self, index: OpIndex, now: Instant) {
-        let op = self.ops.at(index);
-        let slot = self.slots.at(op.slot());
-        let votes = op.round.granted.count();
-        let validity_ms = u64::try_from(now.until(slot.ends).as_millis()).unwrap_or(u64::MAX);
-        let spans = self.traces.end(index);
-        event!(
-            name: "lease", target: LOCK, parent: &spans.call, Level::DEBUG,
-            votes, validity_ms, "lease"
-        );
-    }
-
-    #[cold]
-    pub(super) fn log_refused(&mut self, index: OpIndex, outcome: Outcome) {
-        let spans = self.traces.end(index);
-        let outcome = outcome_name(outcome);
-        event!(
-            name: "refused", target: LOCK, parent: &spans.call, Level::DEBUG,
-            outcome, "no lease"
-        );
-    }
-
-    #[cold]
-    pub(super) fn log_wait(&self, index: OpIndex) {
-        event!(name: "wait", target: LOCK, parent: self.traces.of(Some(index)), Level::DEBUG, "wait");
-    }
-
-    #[cold]
-    pub(super) fn log_woken(&self, index: OpIndex, id: NodeId) {
-        let node = self.name_of(id);
-        event!(
-            name: "wake", target: LOCK, parent: self.traces.of(Some(index)), Level::DEBUG,
-            node, direction = "received", "wake"
-        );
-    }
-
-    #[cold]
-    pub(super) fn log_wake(&self, id: NodeId, key: Option<&[u8]>) {
-        let node = self.name_of(id);
-        let key = key.map(|key| self.prefix.plain_key(key).escape_ascii().to_string());
-        event!(
-            name: "wake", target: LOCK, Level::DEBUG, node, key, direction = "sent", "wake"
-        );
-    }
-
-    #[cold]
-    pub(super) fn log_handed_over(&self, slot_index: SlotIndex) {
-        let slot = self.slots.at(slot_index);
-        let key = self.prefix.plain_key(slot.key.as_slice()).escape_ascii().to_string();
-        event!(name: "transfer", target: LOCK, Level::DEBUG, key, direction = "sent", "transfer");
-    }
-
-    #[cold]
-    pub(super) fn log_taken_over(&self, index: OpIndex) {
-        event!(
-            name: "transfer", target: LOCK, parent: self.traces.of(Some(index)), Level::DEBUG,
-            direction = "received", "transfer"
-        );
-    }
-
-    #[cold]
-    pub(super) fn log_unwanted(&self, id: NodeId) {
-        let node = self.name_of(id);
-        event!(
-            name: "transfer", target: LOCK, Level::DEBUG, node, direction = "refused", "transfer"
-        );
-    }
-
-    /// A release of what a slot may have written begins: after a failed attempt, or for its holder.
-    #[cold]
-    pub(super) fn log_release(&mut self, slot_index: SlotIndex) {
-        let slot = self.slots.at(slot_index);
-        let (nodes, op) = (slot.holds.count(), slot.op);
-        let key = self.key_text(slot_index);
-        if let Some(op) = op.filter(|&op| self.ops.at(op).kind == OpKind::Release) {
-            let span = span!(target: LOCK, Level::DEBUG, "release", key, nodes);
-            return self.traces.begin(op, span);
-        }
-        let span = self.span_of_slot(slot_index);
-        event!(
-            name: "release", target: LOCK, parent: span, Level::DEBUG, key, nodes, "release"
-        );
-    }
-
-    #[cold]
-    pub(super) fn log_released(&mut self, index: OpIndex, result: Result<Unlocked, UnlockError>) {
-        let spans = self.traces.end(index);
-        let outcome = match result {
-            Ok(Unlocked::Released) => "released",
-            Ok(Unlocked::Unknown) => "unknown",
-            Err(_) => "not_held",
-        };
-        event!(
-            name: "released", target: LOCK, parent: &spans.call, Level::DEBUG,
-            outcome, "released"
-        );
-    }
-
-    #[cold]
-    pub(super) fn log_extension(&mut self, index: OpIndex, slot: SlotIndex, ttl_ms: u32) {
-        let key = self.key_text(slot);
-        let by = match self.ops.at(index).kind {
-            OpKind::Keep => "keep_alive",
-            OpKind::Adopt => "adoption",
-            OpKind::Extend | OpKind::Free | OpKind::Acquire | OpKind::Release | OpKind::Query => {
-                "caller"
+    #[expect(clippy::too_many_lines, reason = "a table with an arm for each")]
+    pub(super) fn log(&mut self, what: &Happening<'_>) {
+        match *what {
+            Happening::Call { op, slot, ttl_ms, .. } => {
+                let key = self.key_text(slot);
+                let call = span!(target: LOCK, Level::DEBUG, "acquire", key, ttl_ms);
+                self.traces.begin(op, call);
             }
-        };
-        let span = span!(target: LOCK, Level::DEBUG, "extension", key, ttl_ms, by);
-        self.traces.begin(index, span);
+            Happening::Attempt { op } => {
+                let voters = self.nodes.voters().count();
+                self.traces.attempt(
+                    op,
+                    |call| span!(target: LOCK, parent: call, Level::DEBUG, "attempt", voters),
+                );
+            }
+            Happening::Vote { node, slot, vote } => {
+                let slot = self.slots.at(slot);
+                let is_late = !slot.state().is_attempt() && slot.state() != State::Won;
+                let span = self.traces.of(slot.op.filter(|_| !is_late));
+                let (node, (vote, cause)) = (self.nodes.name(node), vote_name(vote));
+                let cause = cause.name();
+                line!(LOCK, TRACE, span, "vote", node, vote, cause, is_late);
+            }
+            Happening::Won { op } => self.log_decision(op, Outcome::Won),
+            Happening::AttemptFailed { op, outcome } => self.log_decision(op, outcome),
+            Happening::Waits { op } => line!(LOCK, DEBUG, self.traces.of(Some(op)), "wait"),
+            Happening::Woken { op, node: Some(node) } => {
+                let (node, direction) = (self.nodes.name(node), "received");
+                line!(LOCK, DEBUG, self.traces.of(Some(op)), "wake", node, direction);
+            }
+            Happening::WakeSent { node, key } => {
+                let key = key.map(|key| self.prefix.plain_key(key).escape_ascii().to_string());
+                let (node, direction) = (self.nodes.name(node), "sent");
+                line!(LOCK, DEBUG, "wake", node, key, direction);
+            }
+            Happening::Lease { op, now, .. } => {
+                let call = self.ops.at(op);
+                let ends = self.slots.at(call.slot()).ends;
+                let votes = call.round.granted.count();
+                let validity_ms = u64::try_from(now.until(ends).as_millis()).unwrap_or(u64::MAX);
+                line!(LOCK, DEBUG, &self.traces.end(op).call, "lease", votes, validity_ms);
+            }
+            Happening::Refused { op, outcome, .. } => {
+                let outcome = outcome_name(outcome);
+                line!(LOCK, DEBUG, &self.traces.end(op).call, "refused", outcome);
+            }
+            Happening::HandedOver { slot } => {
+                let (key, direction) = (self.key_text(slot), "sent");
+                line!(LOCK, DEBUG, "transfer", key, direction);
+            }
+            Happening::TakenOver { op } => {
+                let direction = "received";
+                line!(LOCK, DEBUG, self.traces.of(Some(op)), "transfer", direction);
+            }
+            Happening::TransferUnwanted { node } => {
+                let (node, direction) = (self.nodes.name(node), "refused");
+                line!(LOCK, DEBUG, "transfer", node, direction);
+            }
+            Happening::Extension { op, slot, ttl_ms } => {
+                let (key, by) = (self.key_text(slot), extended_by(self.ops.at(op).kind));
+                let span = span!(target: LOCK, Level::DEBUG, "extension", key, ttl_ms, by);
+                self.traces.begin(op, span);
+            }
+            Happening::Extended { op, outcome } | Happening::KeptAlive { op, outcome } => {
+                let (is_won, tally) = (outcome == Outcome::Won, self.ops.at(op).tally);
+                let (extended, gone) = (tally.yes.count(), tally.no.count());
+                line!(LOCK, DEBUG, &self.traces.end(op).call, "extended", is_won, extended, gone);
+            }
+            Happening::Lost { slot, cause } => {
+                let (key, cause) = (self.key_text(slot), lost_name(cause));
+                line!(LOCK, WARN, "lost", key, cause);
+            }
+            Happening::Release { slot } => {
+                let (key, slot) = (self.key_text(slot), self.slots.at(slot));
+                let nodes = slot.holds.count();
+                match slot.op.filter(|&op| self.ops.at(op).kind == OpKind::Release) {
+                    Some(op) => {
+                        let span = span!(target: LOCK, Level::DEBUG, "release", key, nodes);
+                        self.traces.begin(op, span);
+                    }
+                    None => line!(LOCK, DEBUG, self.traces.of(slot.op), "release", key, nodes),
+                }
+            }
+            Happening::Released { op, result } => {
+                let outcome = match result {
+                    Ok(Unlocked::Released) => "released",
+                    Ok(Unlocked::Unknown) => "unknown",
+                    Err(_) => "not_held",
+                };
+                line!(LOCK, DEBUG, &self.traces.end(op).call, "released", outcome);
+            }
+            Happening::DebtOwed { node, slot } => {
+                let (node, key, state) = (self.nodes.name(node), self.key_text(slot), "owed");
+                line!(NODE, DEBUG, "debt", node, key, state);
+            }
+            Happening::DebtPaid { node, slot } => {
+                let (node, key, state) = (self.nodes.name(node), self.key_text(slot), "paid");
+                line!(NODE, DEBUG, "debt", node, key, state);
+            }
+            Happening::DebtDropped { node } => {
+                let (node, state) = (self.nodes.name(node), "dropped");
+                line!(NODE, WARN, "debt", node, state);
+            }
+            Happening::DebtsLeft { node, count } => {
+                let (node, state) = (self.nodes.name(node), "left");
+                line!(NODE, WARN, "debt", node, state, count);
+            }
+            Happening::NodeChanged { node, now } => self.log_node(node, now),
+            #[cfg(feature = "metrics")]
+            Happening::CallRefused { .. } => {}
+            Happening::Queued { .. }
+            | Happening::Gated
+            | Happening::NotAsked { .. }
+            | Happening::SecondRound
+            | Happening::AttemptCancelled
+            | Happening::Woken { node: None, .. }
+            | Happening::WaitEnded
+            | Happening::Unlock { .. }
+            | Happening::Adopted { .. }
+            | Happening::Unreported
+            | Happening::Disconnected { .. } => {}
+        }
     }
 
-    #[cold]
-    pub(super) fn log_extended(&mut self, index: OpIndex, outcome: Outcome) {
-        let is_won = outcome == Outcome::Won;
-        let op = self.ops.at(index);
-        let (extended, gone) = (op.tally.yes.count(), op.tally.no.count());
-        let spans = self.traces.end(index);
-        event!(
-            name: "extended", target: LOCK, parent: &spans.call, Level::DEBUG,
-            is_won, extended, gone, "extended"
-        );
+    fn log_decision(&mut self, op: OpIndex, outcome: Outcome) {
+        let (round, needed) = (self.ops.at(op).round, self.settings.quorum);
+        let (granted, denied) = (round.granted.count(), round.denied.count());
+        let (failed, unknown) = (round.failed.count(), round.unknown.count());
+        let (outcome, span) = (outcome_name(outcome), self.traces.of(Some(op)));
+        line!(LOCK, DEBUG, span, "quorum", outcome, granted, denied, failed, unknown, needed);
+        self.traces.attempt(op, |_| Span::none());
     }
 
-    #[cold]
-    pub(super) fn log_lost(&self, slot_index: SlotIndex, cause: LostCause) {
-        let key = self.key_text(slot_index);
-        let cause = match cause {
-            LostCause::Expired => "expired",
-            LostCause::Gone => "gone",
-        };
-        event!(name: "lost", target: LOCK, Level::WARN, key, cause, "lease lost");
-    }
-
-    #[cold]
-    pub(super) fn log_debt(&self, id: NodeId, slot_index: SlotIndex) {
-        let (node, key) = (self.name_of(id), self.key_text(slot_index));
-        event!(name: "debt", target: NODE, Level::DEBUG, node, key, state = "owed", "debt");
-    }
-
-    #[cold]
-    pub(super) fn log_debt_paid(&self, id: NodeId, slot_index: SlotIndex) {
-        let (node, key) = (self.name_of(id), self.key_text(slot_index));
-        event!(name: "debt", target: NODE, Level::DEBUG, node, key, state = "paid", "debt");
-    }
-
-    #[cold]
-    pub(super) fn log_debt_dropped(&self, id: NodeId) {
-        let node = self.name_of(id);
-        event!(name: "debt", target: NODE, Level::WARN, node, state = "dropped", "debt");
-    }
-
-    #[cold]
-    pub(super) fn log_left(&self, id: NodeId, count: usize) {
-        let node = self.name_of(id);
-        event!(name: "debt", target: NODE, Level::WARN, node, state = "left", count, "debt");
-    }
-
-    /// A node's state has changed.
-    #[cold]
-    pub(super) fn log_node(&self, id: NodeId, now: Now) {
+    fn log_node(&self, id: NodeId, now: Now) {
         let Some(health) = self.health(id, now.real) else { return };
         let node = health.name.as_str();
         let (cause, server) = (health.cause.name(), health.server.as_deref());
@@ -273,32 +220,15 @@ impl Locks {
         match health.state {
             NodeState::Disconnected | NodeState::Connecting | NodeState::Greeting => {
                 let state = health.state.name();
-                event!(
-                    name: "connection", target: NODE, Level::DEBUG,
-                    node, state, cause, is_quorum, "connection"
-                );
+                line!(NODE, DEBUG, "connection", node, state, cause, is_quorum);
             }
-            NodeState::Admitted => {
-                event!(
-                    name: "admission", target: NODE, Level::INFO,
-                    node, server, is_quorum, "admission"
-                );
-            }
+            NodeState::Admitted => line!(NODE, INFO, "admission", node, server, is_quorum),
             NodeState::Quarantined(left) => {
                 let seconds = left.as_secs_f64();
-                event!(
-                    name: "quarantine", target: NODE, Level::INFO,
-                    node, seconds, is_quorum, "quarantine"
-                );
+                line!(NODE, INFO, "quarantine", node, seconds, is_quorum);
             }
-            NodeState::Refused => {
-                event!(
-                    name: "refusal", target: NODE, Level::WARN, node, cause, is_quorum, "refusal"
-                );
-            }
-            NodeState::Stalled => {
-                event!(name: "stall", target: NODE, Level::WARN, node, is_quorum, "stall");
-            }
+            NodeState::Refused => line!(NODE, WARN, "refusal", node, cause, is_quorum),
+            NodeState::Stalled => line!(NODE, WARN, "stall", node, is_quorum),
         }
     }
 

@@ -14,6 +14,7 @@ mod fences;
 mod fencing;
 mod gate;
 pub(super) mod handover;
+pub(super) mod happening;
 mod heir;
 pub(super) mod keep;
 mod keep_alive;

@@ -17,7 +17,7 @@
 //!   compare-and-delete of the token is owed.
 
 use super::handover::Past;
-use super::observe::Happening;
+use super::happening::Happening;
 use super::op::Outcome;
 use super::state::Locks;
 use super::steps::{Input, State};

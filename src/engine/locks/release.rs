@@ -9,7 +9,7 @@
 //!   certainly ended.
 
 use super::handover::Heir;
-use super::observe::Happening;
+use super::happening::Happening;
 use super::op::{OpId, OpKind, Outcome};
 use super::state::Locks;
 use super::steps::{Input, State};

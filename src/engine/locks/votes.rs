@@ -4,7 +4,7 @@
 //!
 //! - A node that may not vote gets no request: its vote fails at once.
 
-use super::observe::Happening;
+use super::happening::Happening;
 use super::op::Outcome;
 use super::state::{Failed, Locks};
 use super::steps::State;

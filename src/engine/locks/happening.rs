@@ -1,0 +1,119 @@
+//! [`Happening`]: what those who watch may hear of.
+
+use super::op::Outcome;
+use super::slot::LeaseId;
+use crate::engine::event::LostCause;
+use crate::error::{Cause, LockError, UnlockError, Unlocked, Vote};
+use crate::node::Now;
+use crate::quorum::NodeId;
+use crate::slab::{OpIndex, SlotIndex};
+use crate::time::Instant;
+
+/// What happened.
+#[cfg_attr(not(feature = "tracing"), expect(dead_code, reason = "some is for the log alone"))]
+pub(in crate::engine) enum Happening<'a> {
+    /// A call for a lock has begun.
+    Call { op: OpIndex, slot: SlotIndex, ttl_ms: u32, now: Instant },
+    /// A call did not begin.
+    #[cfg(feature = "metrics")]
+    CallRefused { error: &'a LockError },
+    /// It goes to the end of a queue without an attempt.
+    Queued { op: OpIndex },
+    /// An attempt begins.
+    Attempt { op: OpIndex },
+    /// It asks one node before the others.
+    Gated,
+    /// That one did not grant, so this one is not asked.
+    NotAsked { node: NodeId },
+    /// A node's vote is known.
+    Vote { node: NodeId, slot: SlotIndex, vote: Vote },
+    /// A quorum has granted, but not accepted the proposed fence.
+    SecondRound,
+    /// A quorum has granted.
+    Won { op: OpIndex },
+    /// A quorum cannot be had, or came too late.
+    AttemptFailed { op: OpIndex, outcome: Outcome },
+    /// The caller cancelled it.
+    AttemptCancelled,
+    /// The call waits to be woken.
+    Waits { op: OpIndex },
+    /// Its turn has come: a message through the node woke it, or another call of this client.
+    Woken { op: OpIndex, node: Option<NodeId> },
+    /// Its wait ended without a lock.
+    WaitEnded,
+    /// Its lease is handed over.
+    Lease { op: OpIndex, slot: SlotIndex, now: Instant },
+    /// It ends without a lease.
+    Refused { op: OpIndex, outcome: Outcome, error: &'a LockError, now: Instant },
+    /// A waiter of another client is woken.
+    WakeSent { node: NodeId, key: Option<&'a [u8]> },
+    /// Its lock is handed over to a waiter of another client.
+    HandedOver { slot: SlotIndex },
+    /// A holder handed its lock over to the call.
+    TakenOver { op: OpIndex },
+    /// A node was told to hand over what nobody takes any more.
+    TransferUnwanted { node: NodeId },
+    /// The caller of a lease unlocks or drops it.
+    Unlock { lease: LeaseId, now: Instant },
+    /// An extension begins.
+    Extension { op: OpIndex, slot: SlotIndex, ttl_ms: u32 },
+    /// A caller's extension, or its adoption of a lease, is reported.
+    Extended { op: OpIndex, outcome: Outcome },
+    /// A lease that was adopted is handed over.
+    Adopted { slot: SlotIndex, now: Instant },
+    /// An extension of the engine's own has ended.
+    KeptAlive { op: OpIndex, outcome: Outcome },
+    /// A lease in the engine's care is lost.
+    Lost { slot: SlotIndex, cause: LostCause },
+    /// A release begins, after a failed attempt or of a lease.
+    Release { slot: SlotIndex },
+    /// That of a lease, and no result will be reported.
+    Unreported,
+    /// Its result is reported.
+    Released { op: OpIndex, result: Result<Unlocked, UnlockError> },
+    /// The node is owed a release.
+    DebtOwed { node: NodeId, slot: SlotIndex },
+    /// That release is written.
+    DebtPaid { node: NodeId, slot: SlotIndex },
+    /// The node is owed too many.
+    DebtDropped { node: NodeId },
+    /// The client ends before these releases are done.
+    DebtsLeft { node: NodeId, count: usize },
+    /// A connection, or an attempt at one, has ended.
+    Disconnected { node: NodeId, cause: Cause },
+    /// What people see of the node has changed.
+    NodeChanged { node: NodeId, now: Now },
+}
+
+#[cfg(feature = "tracing")]
+impl Happening<'_> {
+    /// The level of its line in the log, or the most severe that it may have.
+    #[inline(always)]
+    pub(super) const fn level(&self) -> tracing::Level {
+        let is_warning = matches!(
+            self,
+            Self::Lost { .. }
+                | Self::DebtDropped { .. }
+                | Self::DebtsLeft { .. }
+                | Self::NodeChanged { .. }
+        );
+        match is_warning {
+            true => tracing::Level::WARN,
+            false if matches!(self, Self::Vote { .. }) => tracing::Level::TRACE,
+            false => tracing::Level::DEBUG,
+        }
+    }
+}
+
+#[cfg(all(test, feature = "tracing"))]
+mod tests {
+    use super::*;
+
+    /// Its line may be a warning, or say that a node votes: a log without details has both.
+    #[test]
+    fn what_becomes_of_a_node_is_told_where_only_warnings_are() {
+        let (node, now) = (NodeId::new(0).unwrap(), Instant::default());
+        let now = Now { real: now, attended: now };
+        assert_eq!(Happening::NodeChanged { node, now }.level(), tracing::Level::WARN);
+    }
+}
