@@ -206,7 +206,7 @@ impl Locks {
         slot.unanswered.remove(id);
         if rules::is_late_vote(is_vote) && !slot.granted.contains(id) {
             slot.granted.insert(id);
-            let op = slot.op.filter(|_| slot.state() == State::Won);
+            let op = slot.op.filter(|_| slot.state() != State::Held);
             if let Some(op) = op {
                 self.ops.at_mut(op).round.enter(id, Vote::Granted);
             } else {
