@@ -8,10 +8,10 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::calls::Listener;
+use super::calls::Taken;
 use super::inner::{Caller, Owner};
 use super::pending::Pending;
 use super::request::Request;
-use super::table::Taken;
 use crate::driver::clock::now;
 use crate::time::Instant;
 

@@ -15,7 +15,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use super::counting::Moment;
-use super::queues::QueueIndex;
+use super::indices::{CallIndex, QueueIndex};
 use super::refused::Refused;
 use super::span::CallSpan;
 use super::sync::{AtomicBool, Thread};
@@ -28,13 +28,8 @@ use crate::engine::{LeaseId, NodeHealth, Notice};
 use crate::error::{ConnectError, DetachError, ExtendError, LockError, UnlockError, Unlocked};
 use crate::options::LockOptions;
 use crate::query::NodeAnswers;
-use crate::slab::{Slab, index_type};
+use crate::slab::Slab;
 use crate::time::Instant;
-
-index_type! {
-    /// A call under way.
-    pub(super) CallIndex
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -71,6 +66,9 @@ pub(super) enum Reply {
     /// Releases still owed.
     Shutdown(usize),
 }
+
+/// What a request came to, and the queue of its key.
+pub(super) type Taken = (Reply, Option<QueueIndex>);
 
 impl Reply {
     /// What a call of that kind ends with that does not begin.

@@ -9,11 +9,7 @@
 use std::sync::Arc;
 
 #[cfg(feature = "metrics")]
-use super::calls::{Kind, Stage};
-#[cfg(feature = "metrics")]
-use super::table::Table;
-#[cfg(feature = "metrics")]
-use crate::count::{CallCounts, CallEnd, Oldest};
+use crate::count::{CallCounts, CallEnd};
 #[cfg(feature = "metrics")]
 use crate::driver::clock::now;
 use crate::error::LockError;
@@ -136,33 +132,8 @@ impl Moment {
 
     /// The moment; where none is known it is `now` from here on.
     #[cfg(feature = "metrics")]
-    fn or(&mut self, now: Instant) -> Instant {
+    pub(super) fn or(&mut self, now: Instant) -> Instant {
         *self.at.get_or_insert(now)
-    }
-}
-
-#[cfg(feature = "metrics")]
-impl Table {
-    /// Since when the oldest call for a lock is under way, and the oldest lease is held. A lease that
-    /// was handed on in the process counts from the first look at it: no clock is read for it before.
-    pub(super) fn oldest(&mut self, now: Instant) -> Oldest {
-        let mut oldest = Oldest::default();
-        for index in self.calls.indices() {
-            let call = self.calls.at_mut(index);
-            let is_open = matches!(call.stage, Stage::Queued | Stage::UnderWay);
-            if is_open && call.kind == Kind::Lock && !call.options.is_announced {
-                oldest.note_call(call.began.or(now));
-            }
-        }
-        for index in self.queues.indices() {
-            let queue = self.queues.at_mut(index);
-            let is_used = queue.lingering.is_none();
-            let holder = queue.holder.as_mut().filter(|holder| is_used && !holder.is_announced);
-            if let Some(holder) = holder {
-                oldest.note_hold(holder.held_since.or(now));
-            }
-        }
-        oldest
     }
 }
 

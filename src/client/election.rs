@@ -7,10 +7,8 @@ use std::time::Duration;
 use super::Client;
 use super::call::Call;
 use super::calls::Reply;
-use super::guard::Guard;
+use super::guard::{self, Guard};
 use super::request::{self, Asked, Request};
-use super::table::{Taken, Task};
-use crate::driver::clock::now;
 use crate::error::LockError;
 use crate::leader::{Led, Sighting};
 use crate::options::LockOptions;
@@ -38,7 +36,7 @@ impl Client {
         options: impl Into<LockOptions>,
     ) -> Call<'static, Result<Guard, LockError>> {
         let options = options.into().campaigning(self.owner.inner.rules.retry);
-        self.call(Request::Lock(Asked::new(name.as_ref(), options)), request::locked)
+        self.call(Request::Lock(Asked::new(name.as_ref(), options)), guard::locked)
     }
 
     /// The leader of the election `name`, and since when it leads; of any other lock, its holder. Costs one
@@ -85,19 +83,7 @@ impl Observer {
     /// As [`Client::leader`].
     pub fn next_change(&mut self) -> Call<'_, Result<Led, LockError>> {
         let owner = Arc::clone(&self.client.owner);
-        Call::new(owner, Request::Observe(self), request::observed)
-    }
-
-    /// Asks for the leader once it is time.
-    pub(super) fn task(&self) -> Result<Task, Taken> {
-        let key = self.client.wire_key(&self.sighting.key);
-        let key = key.map_err(|error| (Reply::Answers(Err(error)), None))?;
-        Ok(Task::Ask(Query::leader(&key), self.sighting.due))
-    }
-
-    pub(super) fn take(&mut self, seen: Led) -> Option<Led> {
-        self.sighting.begin(now());
-        self.sighting.take(seen)
+        Call::new(owner, Request::Observe(&mut self.sighting), request::observed)
     }
 }
 

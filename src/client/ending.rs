@@ -1,7 +1,8 @@
 //! The end of a client: no call begins any more, those that wait end, and leases that nobody has taken go
 //! back.
 
-use super::calls::{CallIndex, Kind, Listener, Reply, Stage};
+use super::calls::{Kind, Listener, Reply, Stage};
+use super::indices::CallIndex;
 use super::table::{Command, Table};
 use crate::time::Instant;
 

@@ -1,8 +1,8 @@
 //! [`Front`]: a client's table and leases before an engine, without threads and sockets: the
 //! simulation drives what the callers of a client share, and judges it.
 
-use super::calls::{CallIndex, Reply};
-use super::queues::QueueIndex;
+use super::calls::Reply;
+use super::indices::{CallIndex, QueueIndex};
 use super::rules::Rules;
 use super::span::CallSpan;
 use super::table::{Command, Table, Task};
@@ -21,7 +21,7 @@ pub(crate) struct Ticket(CallIndex);
 
 /// A lock as its caller has it.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct FrontLease {
     queue: QueueIndex,
     lease: Lease,
 }
@@ -29,7 +29,7 @@ pub(crate) struct Held {
 /// What a call comes to.
 #[derive(Debug)]
 pub(crate) enum Ended {
-    Lock(Result<Held, LockError>),
+    Lock(Result<FrontLease, LockError>),
     Unlock(Result<Unlocked, UnlockError>),
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Front {
     replies: Vec<(CallIndex, Reply)>,
 }
 
-impl Held {
+impl FrontLease {
     pub(crate) fn id(&self) -> LeaseId {
         self.lease.id()
     }
@@ -83,8 +83,8 @@ impl Front {
 
     /// As the drop of a guard: nothing is written before the next [`turn`](Self::turn). Returns
     /// whether the lease lingers.
-    pub(crate) fn give_back(&mut self, held: Held, may_pass: bool, now: Instant) -> bool {
-        let Held { queue, lease } = held;
+    pub(crate) fn give_back(&mut self, held: FrontLease, may_pass: bool, now: Instant) -> bool {
+        let FrontLease { queue, lease } = held;
         drop(self.table.give_back(queue, lease, may_pass, || now));
         self.table.queues.at(queue).lingering.is_some()
     }
@@ -94,11 +94,11 @@ impl Front {
     pub(crate) fn unlock(
         &mut self,
         engine: &mut Engine,
-        held: Held,
+        held: FrontLease,
         may_pass: bool,
         now: Instant,
     ) -> Result<Option<Ticket>, UnlockError> {
-        let Held { queue, lease } = held;
+        let FrontLease { queue, lease } = held;
         let lease = match self.table.pass_on_if(may_pass, queue, lease, || now) {
             Ok(_listener) => return Ok(None),
             Err(lease) => lease,
@@ -127,7 +127,7 @@ impl Front {
     pub(crate) fn extend(
         &mut self,
         engine: &mut Engine,
-        held: &Held,
+        held: &FrontLease,
         ttl: Duration,
         now: Instant,
     ) -> Result<OpId, ExtendError> {
@@ -138,13 +138,13 @@ impl Front {
     }
 
     /// The deadline of a lease may be another.
-    pub(crate) fn look_at(&mut self, engine: &Engine, held: &Held) {
+    pub(crate) fn look_at(&mut self, engine: &Engine, held: &FrontLease) {
         self.copy(engine, held.id());
         self.table.look_at(held.queue, held.id(), engine);
     }
 
     /// The lock was given away.
-    pub(crate) fn give_away(&mut self, held: Held) {
+    pub(crate) fn give_away(&mut self, held: FrontLease) {
         held.lease.end();
         self.table.vacate(held.queue, held.id());
         self.pool.reclaim(held.lease);
@@ -208,11 +208,11 @@ impl Front {
                 let remaining = lease.remaining_at(now);
                 if remaining.is_zero() || remaining < min_validity {
                     let ballot = self.table.rules.late_ballot(lease.votes());
-                    self.give_back(Held { queue, lease }, true, now);
+                    self.give_back(FrontLease { queue, lease }, true, now);
                     self.carry_out(engine, now);
                     Ended::Lock(Err(LockError::Expired(ballot)))
                 } else {
-                    Ended::Lock(Ok(Held { queue, lease }))
+                    Ended::Lock(Ok(FrontLease { queue, lease }))
                 }
             }
             (Reply::Lock(Err(error)), _) => Ended::Lock(Err(error)),

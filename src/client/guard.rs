@@ -5,17 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::call::Call;
-use super::calls::{Listener, Reply};
-use super::counting::Hold;
+use super::calls::{Reply, Taken};
+use super::held::Held;
 use super::inner::Owner;
-use super::queues::QueueIndex;
 use super::request::{self, Request};
 use crate::driver::Lease;
-use crate::driver::clock::now;
-use crate::engine::LeaseId;
-use crate::error::{DetachError, ExtendError, UnlockError, Unlocked};
+use crate::error::{DetachError, ExtendError, LockError, UnlockError, Unlocked};
 use crate::quorum::NodeMask;
-use crate::rules;
 use crate::time::Instant;
 use crate::token::LockToken;
 
@@ -30,28 +26,16 @@ use crate::token::LockToken;
 /// [`remaining`](Self::remaining) right before each effect that needs the lock.
 #[must_use = "dropping a guard releases its lock"]
 pub struct Guard {
-    /// Present until the guard is given away.
-    lease: Option<Lease>,
-    owner: Arc<Owner>,
-    queue: QueueIndex,
-    ttl: Duration,
-    /// An extension may be under way, which moves the deadline, or the lease is being given away.
-    is_busy: bool,
-    hold: Hold,
+    pub(super) held: Held,
 }
 
 impl Guard {
-    pub(super) fn new(lease: Lease, owner: Arc<Owner>, queue: QueueIndex, ttl: Duration) -> Self {
-        let hold = Hold::begins();
-        Self { lease: Some(lease), owner, queue, ttl, is_busy: false, hold }
-    }
-
     // ---- state ----
 
     /// How long the lock is still certainly held; zero when it is over. About 25 ns.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        self.lease.as_ref().map_or(Duration::ZERO, Lease::remaining)
+        self.held.remaining()
     }
 
     /// Whether the lock is still certainly held.
@@ -65,19 +49,19 @@ impl Guard {
     /// when every node is silent.
     #[must_use]
     pub fn is_lost(&self) -> bool {
-        self.lease.as_ref().is_none_or(Lease::is_lost)
+        self.held.lease().is_none_or(Lease::is_lost)
     }
 
     /// The end of the lease on the clock of [`redbolt::now`](crate::now).
     #[must_use]
     pub fn deadline(&self) -> Instant {
-        self.lease.as_ref().map_or_else(Instant::default, Lease::deadline)
+        self.held.deadline()
     }
 
     /// The key.
     #[must_use]
     pub fn key(&self) -> &[u8] {
-        self.lease.as_ref().map_or(&[], Lease::key)
+        self.held.lease().map_or(&[], Lease::key)
     }
 
     /// The value that the nodes hold, for a resource that can compare it. Once you have read the
@@ -85,19 +69,19 @@ impl Guard {
     /// guard.
     #[must_use]
     pub fn token(&self) -> Option<LockToken> {
-        self.lease.as_ref().map(Lease::token)
+        self.held.lease().map(Lease::token)
     }
 
     /// The nodes that granted the lock. Late answers add nodes.
     #[must_use]
     pub fn votes(&self) -> NodeMask {
-        self.lease.as_ref().map_or(NodeMask::EMPTY, Lease::votes)
+        self.held.votes()
     }
 
     /// The fence, if the lock was asked for with one: see [`Lease::fence`].
     #[must_use]
     pub fn fence(&self) -> Option<u64> {
-        self.lease.as_ref().and_then(Lease::fence)
+        self.held.lease().and_then(Lease::fence)
     }
 
     // ---- calls ----
@@ -115,8 +99,8 @@ impl Guard {
     /// [`deadline`](Self::deadline), which is now the earlier of the old and the new one.
     /// [`ExtendError::Full`]; [`ExtendError::Closed`].
     pub fn extend(&mut self, ttl: Duration) -> Call<'_, Result<(), ExtendError>> {
-        let owner = Arc::clone(&self.owner);
-        Call::new(owner, Request::Extend { guard: self, ttl }, request::extended)
+        let owner = Arc::clone(self.held.owner());
+        Call::new(owner, Request::Extend { held: &mut self.held, ttl }, request::extended)
     }
 
     /// Extends the lock by the TTL of its call if a third of that TTL has passed; otherwise costs a
@@ -127,10 +111,10 @@ impl Guard {
     /// As [`extend`](Self::extend), except that a missed quorum is no error while the lock is still
     /// held: the next call tries again.
     pub fn extend_if_due(&mut self) -> Call<'_, Result<(), ExtendError>> {
-        let (owner, ttl) = (Arc::clone(&self.owner), self.ttl);
+        let (owner, ttl) = (Arc::clone(self.held.owner()), self.held.ttl());
         let is_due = self.remaining() <= ttl / 3 * 2;
         let request = if is_due {
-            Request::Extend { guard: self, ttl }
+            Request::Extend { held: &mut self.held, ttl }
         } else {
             Request::Ended(Some(Reply::Extend(Ok(()))))
         };
@@ -147,8 +131,8 @@ impl Guard {
     /// the same time. Where you know that already, drop the guard instead. [`UnlockError::Full`]: the
     /// lock is released all the same, without a result. [`UnlockError::Closed`].
     pub fn unlock(self) -> Call<'static, Result<Unlocked, UnlockError>> {
-        let owner = Arc::clone(&self.owner);
-        Call::new(owner, Request::Unlock(Some(self)), request::unlocked)
+        let owner = Arc::clone(self.held.owner());
+        Call::new(owner, Request::Unlock(Some(self.held)), request::unlocked)
     }
 
     /// Gives the lock away and returns its token: the lock stays until its TTL ends, or until a client
@@ -163,8 +147,8 @@ impl Guard {
     /// As [`Driver::detach`](crate::driver::Driver::detach), [`DetachError::Full`] and
     /// [`DetachError::Closed`]. The guard stays as it is.
     pub fn detach(&mut self) -> Call<'_, Result<LockToken, DetachError>> {
-        let owner = Arc::clone(&self.owner);
-        Call::new(owner, Request::Detach { guard: self }, request::detached)
+        let owner = Arc::clone(self.held.owner());
+        Call::new(owner, Request::Detach { held: &mut self.held }, request::detached)
     }
 
     /// Done when the lock is over: as soon as the client knows of the loss, for a lock that is
@@ -175,57 +159,7 @@ impl Guard {
     /// Await it in a `select!` beside the work, or wait for it in a thread of its own. You can drop the
     /// call and make it again at any time.
     pub fn lost(&self) -> Call<'_, ()> {
-        Call::new(Arc::clone(&self.owner), Request::Loss(self), request::lost)
-    }
-
-    // ---- for the client ----
-
-    pub(super) const fn owner(&self) -> &Arc<Owner> {
-        &self.owner
-    }
-
-    pub(super) fn id(&self) -> Option<LeaseId> {
-        self.lease.as_ref().map(Lease::id)
-    }
-
-    pub(super) const fn queue(&self) -> QueueIndex {
-        self.queue
-    }
-
-    pub(super) const fn set_busy(&mut self, is_busy: bool) {
-        self.is_busy = is_busy;
-    }
-
-    /// Whether the lease may go to another waiter instead of being released.
-    pub(super) fn may_pass(&self) -> bool {
-        let is_exposed = self.lease.as_ref().is_some_and(Lease::is_token_seen);
-        rules::is_idle(!self.is_busy) && !rules::is_known_elsewhere(is_exposed)
-    }
-
-    /// Takes the lease back from its caller.
-    pub(super) fn take_lease(&mut self) -> Option<Lease> {
-        let lease = self.lease.take()?;
-        self.owner.inner.counting.held(&self.hold);
-        Some(lease)
-    }
-
-    /// The lock was given away. Its drop releases nothing.
-    pub(super) fn give_away(&mut self) -> Option<LockToken> {
-        let lease = self.lease.take()?;
-        lease.end();
-        self.owner.inner.with(|table| table.vacate(self.queue, lease.id()));
-        Some(lease.token())
-    }
-}
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        let may_pass = self.may_pass();
-        let Some(lease) = self.take_lease() else { return };
-        let queue = self.queue;
-        let next: Listener =
-            self.owner.inner.with_writing(|table| table.give_back(queue, lease, may_pass, now));
-        next.notify();
+        Call::new(Arc::clone(self.held.owner()), Request::Loss(&self.held), request::lost)
     }
 }
 
@@ -237,4 +171,22 @@ impl fmt::Debug for Guard {
             .field("votes", &self.votes())
             .finish_non_exhaustive()
     }
+}
+
+/// Makes a guard of a lock that was won.
+pub(super) fn locked(
+    request: &mut Request<'_>,
+    owner: &Arc<Owner>,
+    taken: Taken,
+) -> Option<Result<Guard, LockError>> {
+    Some(request::locked(request, owner, taken)?.map(|held| Guard { held }))
+}
+
+/// Makes a guard of a lock that was taken over.
+pub(super) fn adopted(
+    request: &mut Request<'_>,
+    owner: &Arc<Owner>,
+    taken: Taken,
+) -> Option<Result<Guard, ExtendError>> {
+    Some(request::adopted(request, owner, taken)?.map(|held| Guard { held }))
 }

@@ -3,12 +3,13 @@
 
 use std::sync::{Arc, PoisonError};
 
+use super::calls::Taken;
 use super::calls::notify_all;
 use super::counting::Counting;
 use super::rules::Rules;
 use super::sleeping::{Due, Lead, LeadEnd, Place};
 use super::sync::Mutex;
-use super::table::{Command, Table, Taken};
+use super::table::{Command, Table};
 
 pub(super) struct Inner {
     table: Mutex<Table>,

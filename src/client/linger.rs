@@ -10,9 +10,9 @@
 use std::cmp::Reverse;
 use std::time::Duration;
 
-use super::calls::{CallIndex, Listener, Reply};
+use super::calls::{Listener, Reply};
 use super::counting::Moment;
-use super::queues::QueueIndex;
+use super::indices::{CallIndex, QueueIndex};
 use super::rules::Rules;
 use super::table::Table;
 use crate::driver::Lease;

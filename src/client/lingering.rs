@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::calls::{CallIndex, Reply};
-use super::queues::QueueIndex;
+use super::calls::Reply;
+use super::indices::{CallIndex, QueueIndex};
 use super::rules::Rules;
 use super::span::CallSpan;
 use super::table::{Command, Table, Task};

@@ -12,18 +12,26 @@
 //! - No slow work and no foreign code runs under the mutex of the [`table`].
 //! - One lease has one guard: handing the lease on moves it, so the previous guard cannot touch it.
 
+#[cfg(feature = "metrics")]
+mod ages;
+mod asking;
 #[cfg(all(test, feature = "sim"))]
 mod broken;
 mod call;
 mod calls;
 mod counting;
+mod driving;
 mod election;
 mod ending;
 #[cfg(feature = "sim")]
 pub(crate) mod front;
 mod guard;
+mod handing;
+mod held;
+mod indices;
 mod inner;
 mod lead;
+mod leading;
 mod linger;
 #[cfg(test)]
 mod lingering;
@@ -228,7 +236,7 @@ impl Client {
         options: impl Into<LockOptions>,
     ) -> Call<'static, Result<Guard, LockError>> {
         let asked = Asked::new(key.as_ref(), options.into().once());
-        self.call(Request::Lock(asked), request::locked)
+        self.call(Request::Lock(asked), guard::locked)
     }
 
     /// Waits for the lock `key` as the `retry` of the options or of the configuration says, by default
@@ -244,7 +252,7 @@ impl Client {
         options: impl Into<LockOptions>,
     ) -> Call<'static, Result<Guard, LockError>> {
         let asked = Asked::new(key.as_ref(), options.into().patient(self.owner.inner.rules.retry));
-        self.call(Request::Lock(asked), request::locked)
+        self.call(Request::Lock(asked), guard::locked)
     }
 
     /// Takes the lock `key` as [`lock`](Self::lock) does, runs `work`, and releases the lock on
@@ -305,7 +313,7 @@ impl Client {
     ) -> Call<'static, Result<Guard, ExtendError>> {
         let (key, token) = (key.as_ref().to_vec(), token.as_ref().to_vec());
         let options = options.into();
-        self.call(Request::Adopt { key, token, options }, request::adopted)
+        self.call(Request::Adopt { key, token, options }, guard::adopted)
     }
 
     // ---- state ----

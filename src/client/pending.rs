@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::calls::{CallIndex, Kind, Left, Listener, Reply, Stage};
+use super::calls::Taken;
+use super::calls::{Kind, Left, Listener, Reply, Stage};
+use super::indices::CallIndex;
 use super::inner::{Caller, Owner, Then};
 use super::sleeping::Lead;
 use super::sync::{AtomicBool, thread};
-use super::table::{Table, Taken};
+use super::table::Table;
 use crate::driver::clock::now;
 use crate::time::Instant;
 

@@ -4,21 +4,17 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::calls::{CallIndex, Calls, Stage};
+use super::calls::{Calls, Stage};
 use super::counting::Moment;
+use super::indices::{CallIndex, QueueIndex};
 use crate::driver::Lease;
 use crate::engine::LeaseId;
 use crate::key::{self, Key};
 use crate::options::LockOptions;
 use crate::quorum::NodeMask;
 use crate::rules;
-use crate::slab::{Slab, index_type};
+use crate::slab::Slab;
 use crate::time::Instant;
-
-index_type! {
-    /// The queue of a key.
-    pub(super) QueueIndex
-}
 
 /// The lease of a key that this process holds.
 #[derive(Clone, Copy, Debug)]

@@ -4,14 +4,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::calls::Taken;
 use super::calls::{Kind, Listener, Reply};
 use super::counting::CountedCall;
-use super::election::Observer;
-use super::guard::Guard;
+use super::held::Held;
 use super::inner::{Caller, Owner};
 use super::pending::Pending;
 use super::span::CallSpan;
-use super::table::{Taken, Task};
+use super::table::Task;
 use crate::agreement::Agreement;
 use crate::client_name::ClientId;
 use crate::driver::clock::now;
@@ -21,7 +21,7 @@ use crate::engine::LeaseCounts;
 use crate::engine::{NodeHealth, Notice};
 use crate::error::{ConnectError, DetachError, ExtendError, LockError, UnlockError, Unlocked};
 use crate::key::Key;
-use crate::leader::Led;
+use crate::leader::{Led, Sighting};
 use crate::options::LockOptions;
 use crate::query::{NodeAnswers, Query};
 use crate::time::Instant;
@@ -30,14 +30,14 @@ use crate::token::LockToken;
 pub(super) enum Request<'a> {
     Lock(Asked),
     Extend {
-        guard: &'a mut Guard,
+        held: &'a mut Held,
         ttl: Duration,
     },
     Detach {
-        guard: &'a mut Guard,
+        held: &'a mut Held,
     },
-    /// The guard, until its lease has gone its way.
-    Unlock(Option<Guard>),
+    /// Until its lease has gone its way.
+    Unlock(Option<Held>),
     UnlockToken {
         key: Vec<u8>,
         token: Vec<u8>,
@@ -48,13 +48,13 @@ pub(super) enum Request<'a> {
         options: LockOptions,
     },
     Query(Query),
-    Observe(&'a mut Observer),
+    Observe(&'a mut Sighting),
     Ready {
         limit: Duration,
     },
     Connect(Option<Connecting>),
     Look(fn(&mut Driver) -> Reply),
-    Loss(&'a Guard),
+    Loss(&'a Held),
     Shutdown {
         limit: Duration,
     },
@@ -102,18 +102,18 @@ impl Request<'_> {
             Self::Lock(asked) => {
                 asked.begin(owner, caller).map_err(|error| (Reply::Lock(Err(error)), None))
             }
-            Self::Extend { guard, ttl } => {
-                let Some(lease) = guard.id() else { return Err(ended(Kind::Extend)) };
-                let task = Task::Extend { queue: guard.queue(), lease, ttl: *ttl };
-                begin(owner, caller, Kind::Extend, task).inspect(|_| guard.set_busy(true))
+            Self::Extend { held, ttl } => {
+                let Some(lease) = held.id() else { return Err(ended(Kind::Extend)) };
+                let task = Task::Extend { queue: held.queue(), lease, ttl: *ttl };
+                begin(owner, caller, Kind::Extend, task).inspect(|_| held.set_busy(true))
             }
-            Self::Detach { guard } => {
-                let Some(lease) = guard.id() else { return Err(ended(Kind::Detach)) };
+            Self::Detach { held } => {
+                let Some(lease) = held.id() else { return Err(ended(Kind::Detach)) };
                 let task = Task::Detach { lease };
-                begin(owner, caller, Kind::Detach, task).inspect(|_| guard.set_busy(true))
+                begin(owner, caller, Kind::Detach, task).inspect(|_| held.set_busy(true))
             }
-            Self::Unlock(guard) => {
-                guard.take().map_or_else(|| Err(ended(Kind::Unlock)), |guard| unlock(guard, caller))
+            Self::Unlock(held) => {
+                held.take().map_or_else(|| Err(ended(Kind::Unlock)), |held| unlock(held, caller))
             }
             Self::UnlockToken { key, token } => {
                 let (key, token) = (std::mem::take(key), std::mem::take(token));
@@ -128,7 +128,11 @@ impl Request<'_> {
                 let task = Task::Ask(std::mem::take(query), Instant::default());
                 begin(owner, caller, Kind::Ask, task)
             }
-            Self::Observe(observer) => begin(owner, caller, Kind::Ask, observer.task()?),
+            Self::Observe(sighting) => {
+                let key = owner.inner.rules.wire_key(&sighting.key);
+                let key = key.map_err(|error| (Reply::Answers(Err(error)), None))?;
+                begin(owner, caller, Kind::Ask, Task::Ask(Query::leader(&key), sighting.due))
+            }
             Self::Ready { limit } => {
                 let task = Task::Connect(Connecting::until_ready(now() + *limit));
                 begin(owner, caller, Kind::Connect, task)
@@ -138,11 +142,11 @@ impl Request<'_> {
                 begin(owner, caller, Kind::Connect, Task::Connect(connecting))
             }
             Self::Look(look) => begin(owner, caller, Kind::Look, Task::Look(*look)),
-            Self::Loss(guard) => {
-                let Some(lease) = guard.id().filter(|_| guard.is_valid()) else {
+            Self::Loss(held) => {
+                let Some(lease) = held.id().filter(|_| held.is_valid()) else {
                     return Err((Reply::Lost, None));
                 };
-                Pending::begin(owner, caller, |table| table.begin_loss(lease, guard.deadline()))
+                Pending::begin(owner, caller, |table| table.begin_loss(lease, held.deadline()))
                     .map_err(|_| (Reply::Lost, None))
             }
             Self::Shutdown { limit } => {
@@ -164,12 +168,12 @@ fn begin(owner: &Arc<Owner>, caller: Caller, kind: Kind, task: Task) -> Result<P
 }
 
 /// The lease goes to the next waiter of this process, or is released.
-fn unlock(mut guard: Guard, caller: Caller) -> Result<Pending, Taken> {
-    let (queue, may_pass) = (guard.queue(), guard.may_pass());
-    let Some(lease) = guard.take_lease() else { return Err(ended(Kind::Unlock)) };
+fn unlock(mut held: Held, caller: Caller) -> Result<Pending, Taken> {
+    let (queue, may_pass) = (held.queue(), held.may_pass());
+    let Some(lease) = held.take_lease() else { return Err(ended(Kind::Unlock)) };
     let mut span = CallSpan::current();
     let mut next = Listener::None;
-    let begun = Pending::begin(guard.owner(), caller, |table| {
+    let begun = Pending::begin(held.owner(), caller, |table| {
         let lease = match table.pass_on_if(may_pass, queue, lease, now) {
             Ok(listener) => {
                 next = listener;
@@ -190,26 +194,22 @@ fn ended(kind: Kind) -> Taken {
 
 // ---- what results become ----
 
-/// Makes a guard of a lease that was won; its remaining time is checked again here.
+/// A lease that was won; its remaining time is checked again here.
 pub(super) fn locked(
     request: &mut Request<'_>,
     owner: &Arc<Owner>,
     (reply, queue): Taken,
-) -> Option<Result<Guard, LockError>> {
+) -> Option<Result<Held, LockError>> {
     let Request::Lock(asked) = request else { return Some(Err(LockError::Closed)) };
     let (Reply::Lock(result), queue) = (reply, queue) else { return Some(Err(LockError::Closed)) };
     let result = result.and_then(|lease| {
-        let guard = Guard::new(
-            lease,
-            Arc::clone(owner),
-            queue.ok_or(LockError::Closed)?,
-            asked.options.ttl,
-        );
-        let remaining = guard.remaining();
+        let held =
+            Held::new(lease, Arc::clone(owner), queue.ok_or(LockError::Closed)?, asked.options.ttl);
+        let remaining = held.remaining();
         if remaining.is_zero() || remaining < asked.options.min_validity {
-            return Err(LockError::Expired(owner.inner.rules.late_ballot(guard.votes())));
+            return Err(LockError::Expired(owner.inner.rules.late_ballot(held.votes())));
         }
-        Ok(guard)
+        Ok(held)
     });
     if let Some(counted) = asked.counted.take() {
         counted.ends(result.as_ref().err());
@@ -223,8 +223,8 @@ pub(super) fn extended(
     _owner: &Arc<Owner>,
     (reply, _): Taken,
 ) -> Option<Result<(), ExtendError>> {
-    if let Request::Extend { guard, .. } = request {
-        guard.set_busy(false);
+    if let Request::Extend { held, .. } = request {
+        held.set_busy(false);
     }
     Some(if let Reply::Extend(result) = reply { result } else { Err(ExtendError::Closed) })
 }
@@ -236,7 +236,7 @@ pub(super) fn kept(
     taken: Taken,
 ) -> Option<Result<(), ExtendError>> {
     let result = extended(request, owner, taken)?;
-    let is_valid = matches!(request, Request::Extend { guard, .. } if guard.is_valid());
+    let is_valid = matches!(request, Request::Extend { held, .. } if held.is_valid());
     Some(match result {
         // Busy: the lease is kept alive, and an extension is under way.
         Err(ExtendError::NoQuorum(_) | ExtendError::Busy) if is_valid => Ok(()),
@@ -249,11 +249,11 @@ pub(super) fn detached(
     _owner: &Arc<Owner>,
     (reply, _): Taken,
 ) -> Option<Result<LockToken, DetachError>> {
-    let (Request::Detach { guard }, Reply::Detach(result)) = (request, reply) else {
+    let (Request::Detach { held }, Reply::Detach(result)) = (request, reply) else {
         return Some(Err(DetachError::Closed));
     };
-    guard.set_busy(false);
-    Some(result.and_then(|()| guard.give_away().ok_or(DetachError::Closed)))
+    held.set_busy(false);
+    Some(result.and_then(|()| held.give_away().ok_or(DetachError::Closed)))
 }
 
 pub(super) fn unlocked(
@@ -265,10 +265,10 @@ pub(super) fn unlocked(
 }
 
 pub(super) fn adopted(
-    request: &mut Request<'_>,
+    request: &Request<'_>,
     owner: &Arc<Owner>,
     taken: Taken,
-) -> Option<Result<Guard, ExtendError>> {
+) -> Option<Result<Held, ExtendError>> {
     let (Request::Adopt { options, .. }, (Reply::Adopt(result), queue)) = (request, taken) else {
         return Some(Err(ExtendError::Closed));
     };
@@ -276,8 +276,8 @@ pub(super) fn adopted(
         let queue = queue.ok_or(ExtendError::Closed)?;
         // Its caller knows the token, so the lease is not handed on to another call.
         let _seen = lease.token();
-        let guard = Guard::new(lease, Arc::clone(owner), queue, options.ttl);
-        if guard.is_valid() { Ok(guard) } else { Err(ExtendError::Expired) }
+        let held = Held::new(lease, Arc::clone(owner), queue, options.ttl);
+        if held.is_valid() { Ok(held) } else { Err(ExtendError::Expired) }
     }))
 }
 
@@ -308,8 +308,9 @@ pub(super) fn observed(
         Ok(seen) => seen,
         Err(error) => return Some(Err(error)),
     };
-    let Request::Observe(observer) = request else { return Some(Err(LockError::Closed)) };
-    observer.take(seen).map(Ok)
+    let Request::Observe(sighting) = request else { return Some(Err(LockError::Closed)) };
+    sighting.begin(now());
+    sighting.take(seen).map(Ok)
 }
 
 pub(super) fn ready(

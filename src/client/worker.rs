@@ -4,7 +4,8 @@
 use std::io;
 use std::sync::Arc;
 
-use super::calls::{CallIndex, Kind, Listener, Reply, notify_all};
+use super::calls::{Kind, Listener, Reply, notify_all};
+use super::indices::CallIndex;
 use super::inner::Inner;
 use super::sleeping::{Due, Lead, LeadEnd, Place};
 use super::table::{Command, Task};

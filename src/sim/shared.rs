@@ -6,7 +6,7 @@ use super::clock::Global;
 use super::counts::Path;
 use super::task::{State, Task};
 use super::world::World;
-use crate::client::front::{Ended, Held, Ticket};
+use crate::client::front::{Ended, FrontLease, Ticket};
 use crate::error::{UnlockError, Unlocked};
 use crate::options::LockOptions;
 use crate::rules::Kind;
@@ -99,7 +99,7 @@ impl World {
     }
 
     /// A call has its lock: from the nodes, or from another call of its client.
-    fn has(&mut self, client: usize, task: usize, held: Held, now: Instant) {
+    fn has(&mut self, client: usize, task: usize, held: FrontLease, now: Instant) {
         let this = &mut self.clients[client];
         let id = held.id();
         let place = &mut this.tasks[task];
@@ -119,7 +119,7 @@ impl World {
     }
 
     /// The caller lets go of a lease that came by the table.
-    fn take_held(&mut self, client: usize, task: usize) -> Option<(Held, bool)> {
+    fn take_held(&mut self, client: usize, task: usize) -> Option<(FrontLease, bool)> {
         let now = self.now;
         let this = &mut self.clients[client];
         let place = &mut this.tasks[task];

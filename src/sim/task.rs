@@ -5,7 +5,7 @@ use super::client::SimClient;
 use super::clock::{Global, MS};
 use super::counts::Path;
 use super::world::{Offer, Phase, World};
-use crate::client::front::{Held, Ticket};
+use crate::client::front::{FrontLease, Ticket};
 use crate::engine::{LeaseId, OpId};
 use crate::error::{ExtendError, LockError};
 use crate::options::LockOptions;
@@ -25,7 +25,7 @@ pub(super) struct Task {
     pub(super) op: Option<OpId>,
     /// Its call, and its lease, where its client's callers share a table.
     pub(super) call: Option<Ticket>,
-    pub(super) held: Option<Held>,
+    pub(super) held: Option<FrontLease>,
     pub(super) lease: Option<LeaseId>,
     /// The name of this holding, for the oracle.
     pub(super) holder: u64,

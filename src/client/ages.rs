@@ -1,0 +1,30 @@
+//! How old the oldest call and the oldest lease are: the feature `metrics`.
+
+use super::calls::{Kind, Stage};
+use super::table::Table;
+use crate::count::Oldest;
+use crate::time::Instant;
+
+impl Table {
+    /// Since when the oldest call for a lock is under way, and the oldest lease is held. A lease that
+    /// was handed on in the process counts from the first look at it: no clock is read for it before.
+    pub(super) fn oldest(&mut self, now: Instant) -> Oldest {
+        let mut oldest = Oldest::default();
+        for index in self.calls.indices() {
+            let call = self.calls.at_mut(index);
+            let is_open = matches!(call.stage, Stage::Queued | Stage::UnderWay);
+            if is_open && call.kind == Kind::Lock && !call.options.is_announced {
+                oldest.note_call(call.began.or(now));
+            }
+        }
+        for index in self.queues.indices() {
+            let queue = self.queues.at_mut(index);
+            let is_used = queue.lingering.is_none();
+            let holder = queue.holder.as_mut().filter(|holder| is_used && !holder.is_announced);
+            if let Some(holder) = holder {
+                oldest.note_hold(holder.held_since.or(now));
+            }
+        }
+        oldest
+    }
+}

@@ -1,0 +1,154 @@
+//! What the driving thread does with the table: it hands results out, ends what is over, and takes
+//! commands.
+
+use super::calls::{Kind, Listener, Reply, Stage};
+use super::indices::{CallIndex, QueueIndex};
+use super::table::{Command, Table};
+use crate::engine::Engine;
+use crate::error::{ConnectError, LockError};
+use crate::quorum::NodeMask;
+use crate::time::Instant;
+
+impl Table {
+    /// Takes the results of operations. Notes the listeners to notify.
+    pub(super) fn hand_out(
+        &mut self,
+        engine: &Engine,
+        has_lost: bool,
+        now: Instant,
+        replies: &mut Vec<(CallIndex, Reply)>,
+        tell: &mut Vec<Listener>,
+    ) {
+        self.sleeping.wake();
+        self.voters = engine.voters();
+        if has_lost {
+            // Checks the waits for that lease, and for its end.
+            self.next_due = Instant::default();
+        }
+        // Before the results: no call whose time is over goes to the nodes in its turn.
+        self.expire(now, engine, tell);
+        for (call, reply) in replies.drain(..) {
+            let listener = self.complete(call, reply, engine, now);
+            if !matches!(listener, Listener::None) {
+                tell.push(listener);
+            }
+        }
+        for (lease, key) in engine.waited_for() {
+            let lingering = self.queues.note_wanted_elsewhere(lease, key);
+            self.commands.extend(lingering.map(Command::Release));
+        }
+        self.expire_lingering(now);
+    }
+
+    /// Swaps the commands that have come for a list without any, for the driving thread.
+    pub(super) fn take_commands(&mut self, commands: &mut Vec<Command>) {
+        self.sleeping.wake();
+        std::mem::swap(commands, &mut self.commands);
+    }
+
+    /// Takes the result of an operation.
+    fn complete(
+        &mut self,
+        call: CallIndex,
+        reply: Reply,
+        engine: &Engine,
+        now: Instant,
+    ) -> Listener {
+        let place = self.calls.at(call);
+        let (queue, kind, lease) = (place.queue, place.kind, place.lease);
+        if let (Some(queue), Some(lease)) = (queue, lease) {
+            self.look_at(queue, lease, engine);
+        }
+        if let Some(queue) = queue.filter(|_| matches!(kind, Kind::Lock | Kind::Adopt)) {
+            self.decided(queue, call, &reply);
+        }
+        let place = self.calls.at(call);
+        if !place.is_abandoned {
+            return self.calls.finish(call, reply);
+        }
+        let may_pass = place.may_pass();
+        // No listener: the caller that gave the call up has taken it along.
+        self.calls.close(call);
+        match (reply, queue) {
+            (Reply::Lock(Ok(lease)) | Reply::Adopt(Ok(lease)), Some(queue)) => {
+                self.give_back(queue, lease, may_pass, || now)
+            }
+            _ => Listener::None,
+        }
+    }
+
+    /// The network has decided a call for a key: it holds the key, or the next one competes.
+    fn decided(&mut self, queue: QueueIndex, call: CallIndex, reply: &Reply) {
+        let here = self.queues.at_mut(queue);
+        if here.competitor == Some(call) {
+            here.competitor = None;
+        }
+        if let Reply::Lock(Ok(lease)) | Reply::Adopt(Ok(lease)) = reply {
+            self.queues.won(queue, lease, &self.calls.at(call).options);
+            if self.queues.at(queue).first.is_some() {
+                // The calls behind wait for the end of this lease.
+                self.next_due = self.next_due.min(lease.deadline());
+            }
+        }
+        self.advance(queue);
+        self.queues.leave(queue);
+    }
+
+    /// Ends the waits whose time is over, and advances the queues whose holder's time is over.
+    fn expire(&mut self, now: Instant, engine: &Engine, tell: &mut Vec<Listener>) {
+        if now < self.next_due {
+            return;
+        }
+        let mut next_due = Instant::MAX;
+        for call in self.calls.indices() {
+            let place = self.calls.at(call);
+            if place.kind == Kind::Loss && place.stage == Stage::UnderWay {
+                let lease = place.lease.filter(|lease| !engine.is_lost(*lease));
+                let deadline = lease.and_then(|lease| engine.deadline(lease));
+                match deadline.filter(|deadline| *deadline > now) {
+                    Some(deadline) => next_due = next_due.min(deadline),
+                    None => tell.push(self.calls.finish(call, Reply::Lost)),
+                }
+            }
+            let place = self.calls.at(call);
+            if place.stage != Stage::Queued {
+                continue;
+            }
+            if place.ends > now {
+                next_due = next_due.min(place.ends);
+                continue;
+            }
+            let error = self.why_not(place.queue, engine, now);
+            self.leave_queue(call);
+            tell.push(self.calls.finish(call, Reply::Lock(Err(error))));
+        }
+        for index in self.queues.indices() {
+            let queue = self.queues.at_mut(index);
+            let Some(holder) = &mut queue.holder else { continue };
+            // The lease may have been extended or lost meanwhile.
+            holder.valid_until = engine.deadline(holder.id).unwrap_or_default();
+            if queue.first.is_none() {
+                continue;
+            }
+            if holder.valid_until > now {
+                next_due = next_due.min(holder.valid_until);
+            } else {
+                queue.holder = None;
+                self.advance(index);
+            }
+        }
+        self.next_due = next_due;
+    }
+
+    /// The error of a call that waited in the queue in vain.
+    fn why_not(&self, queue: Option<QueueIndex>, engine: &Engine, now: Instant) -> LockError {
+        let holder = queue.and_then(|queue| self.queues.at(queue).holder);
+        match engine.connect_error(now) {
+            Some(ConnectError::NoQuorum(ballot)) if holder.is_none() => LockError::NoQuorum(ballot),
+            _ => {
+                let voters = holder.map_or(NodeMask::EMPTY, |holder| holder.voters);
+                LockError::Taken(self.rules.queued_ballot(voters))
+            }
+        }
+    }
+}

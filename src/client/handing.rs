@@ -1,0 +1,73 @@
+//! Leases that go from one caller of a process to the next, without a word to any node.
+
+use super::calls::{Listener, Reply};
+use super::counting::Moment;
+use super::indices::QueueIndex;
+use super::rules::Rules;
+use super::table::Table;
+use crate::driver::Lease;
+use crate::rules;
+use crate::time::Instant;
+
+impl Table {
+    /// A lease comes back from its holder: it goes to the next in its queue if it may, or is
+    /// released.
+    pub(super) fn give_back(
+        &mut self,
+        queue: QueueIndex,
+        lease: Lease,
+        may_pass: bool,
+        now: impl FnOnce() -> Instant,
+    ) -> Listener {
+        let lease = match self.pass_on_if(may_pass, queue, lease, now) {
+            Ok(listener) => return listener,
+            Err(lease) => lease,
+        };
+        self.release(queue, lease);
+        Listener::None
+    }
+
+    /// Hands the lease to the next in its queue, without asking any node; where there is none it may
+    /// linger. Returns the lease if it does not, or the next may not have it. Reads the clock only
+    /// where the time matters.
+    fn pass_on(
+        &mut self,
+        queue: QueueIndex,
+        lease: Lease,
+        now: impl FnOnce() -> Instant,
+    ) -> Result<Listener, Lease> {
+        if self.is_closed || !self.queues.is_held_by(queue, lease.id()) {
+            return Err(lease);
+        }
+        let here = self.queues.at_mut(queue);
+        let Some(next) = here.first else { return self.begin_linger(queue, lease, now) };
+        let Some(holder) = &mut here.holder else { return Err(lease) };
+        let turns_max = self.rules.turns_max(holder.is_wanted_elsewhere);
+        if holder.turns >= turns_max || here.competitor.is_some() {
+            return Err(lease);
+        }
+        let wanted = &self.calls.at(next).options;
+        let is_short = lease.remaining_at(now()) < self.rules.validity_wanted(wanted);
+        if !Rules::suits(holder, wanted) || rules::is_too_short_to_hand_on(is_short) {
+            return Err(lease);
+        }
+        holder.turns += 1;
+        holder.held_since = Moment::default();
+        holder.valid_until = lease.deadline();
+        // The lease keeps the queue from now on.
+        self.leave_queue(next);
+        self.counting.turn();
+        Ok(self.calls.finish(next, Reply::Lock(Ok(lease))))
+    }
+
+    /// As [`pass_on`](Self::pass_on), if the lease may go to another call at all.
+    pub(super) fn pass_on_if(
+        &mut self,
+        may_pass: bool,
+        queue: QueueIndex,
+        lease: Lease,
+        now: impl FnOnce() -> Instant,
+    ) -> Result<Listener, Lease> {
+        if may_pass { self.pass_on(queue, lease, now) } else { Err(lease) }
+    }
+}

@@ -1,0 +1,166 @@
+//! Callers that lead: when one may, what it takes, and what follows from the end of its lead.
+
+use super::calls::{Kind, Stage};
+use super::sleeping::{Due, LOOKS_AFTER, Lead, LeadEnd, Place};
+use super::sync::Thread;
+use super::table::{Command, Table};
+use crate::time::Instant;
+
+impl Table {
+    /// The I/O thread wakes at its gate. Returns until when it leaves the sockets to the callers; `None`
+    /// where it drives.
+    pub(super) fn leaves_sockets_until(&mut self, now: Instant) -> Option<Instant> {
+        let is_quiet = self.calls.in_use() == 0 && self.lingering.is_empty();
+        let sleeping = &mut self.sleeping;
+        let has_led = std::mem::replace(&mut sleeping.leads_seen, sleeping.leads) != sleeping.leads;
+        let looks_at = if has_led { now + LOOKS_AFTER } else { Instant::MAX };
+        let until = match sleeping.asleep {
+            _ if sleeping.is_led => looks_at,
+            Some((Place::Gate, due)) if has_led && is_quiet && now < due => due.min(looks_at),
+            _ => return None,
+        };
+        (sleeping.gate_until, sleeping.looks_soon) = (until, until < Instant::MAX);
+        Some(until)
+    }
+
+    /// The I/O thread goes to sleep: at its gate where a caller leads, or the next one would.
+    pub(super) fn io_thread_falls_asleep(&mut self, due: Instant) -> (Place, Instant) {
+        let makes_room = self.sleeping.is_led || self.calls.in_use() == 0;
+        let place = if makes_room { Place::Gate } else { Place::Sockets };
+        self.sleeping.looks_soon = false;
+        (place, self.fall_asleep(place, due))
+    }
+
+    /// The driving thread goes to sleep. Returns until when; the present if there is something to do.
+    pub(super) fn fall_asleep(&mut self, place: Place, due: Instant) -> Instant {
+        // Commands are for the caller that waits to lead.
+        let is_led = place == Place::Gate && self.sleeping.is_led;
+        if !self.commands.is_empty() && !is_led {
+            return Instant::default();
+        }
+        let until = due.min(self.due_at());
+        self.sleeping.asleep = (!is_led).then_some((place, until));
+        if place == Place::Gate {
+            self.sleeping.gate_until = until;
+        }
+        until
+    }
+
+    /// Where a thread must be woken for what is here; only once.
+    pub(super) fn must_wake(&mut self) -> Option<Place> {
+        let (place, until) = self.sleeping.asleep?;
+        let is_due = !self.commands.is_empty() || self.due_at() < until;
+        if !is_due {
+            return None;
+        }
+        self.sleeping.asleep = None;
+        self.sleeping.looks_soon |= place == Place::Gate;
+        Some(place)
+    }
+
+    /// A caller blocks: `own` of the calls under way are its own. Returns whether it leads, as soon as
+    /// the I/O thread makes room. While tasks wait it does not; nor, unless it would spin, beside
+    /// other threads: it would hand results out, thread by thread, no sooner than the I/O thread does.
+    pub(super) const fn begin_lead(&mut self, own: usize) -> bool {
+        let is_alone = self.calls.in_use() == own;
+        let may_lead = is_alone || (self.sleeping.promotes && self.calls.tasks() == 0);
+        let leads = may_lead && !self.sleeping.is_led;
+        self.note_lead(leads);
+        leads
+    }
+
+    /// A caller that does not block leaves commands. Returns whether it leads, to write them.
+    pub(super) fn begin_writing(&mut self) -> bool {
+        let is_idle = matches!(self.sleeping.asleep, Some((Place::Gate, _)));
+        is_idle && !self.commands.is_empty() && self.begin_lead(0)
+    }
+
+    const fn note_lead(&mut self, leads: bool) {
+        if leads {
+            self.sleeping.is_led = true;
+            self.sleeping.leads += 1;
+        }
+    }
+
+    /// Whether the leader hands nothing out: a task may wait for it.
+    pub(super) const fn leader_leaves(&mut self) -> bool {
+        if self.sleeping.must_leave {
+            self.sleeping.wake();
+        }
+        self.sleeping.must_leave
+    }
+
+    /// A lead begins. Returns false, and takes nothing, if there is nothing to write, or if the leader's
+    /// call is done.
+    pub(super) fn take_leads_commands(&mut self, lead: &Lead, commands: &mut Vec<Command>) -> bool {
+        let is_done = lead.call.is_some_and(|call| self.calls.at(call).stage == Stage::Done);
+        if is_done || self.commands.is_empty() {
+            return false;
+        }
+        self.take_commands(commands);
+        true
+    }
+
+    /// Ends the lead if what it was for is done.
+    pub(super) fn end_lead_if_done(
+        &mut self,
+        lead: &Lead,
+        now: Instant,
+        due: impl FnOnce() -> Instant,
+    ) -> Option<LeadEnd> {
+        let call = lead.call.filter(|call| self.calls.at(*call).stage == Stage::Done);
+        let is_done = call.is_some() || !lead.waits() && lead.has_written || lead.ends <= now;
+        if !is_done {
+            return None;
+        }
+        // The I/O thread finds out by itself, if it looks soon enough.
+        let due = if self.sleeping.looks_soon { Due::Soon } else { Due::At(due()) };
+        // No task listens to the leader's call: what it leaves runs no foreign code.
+        let taken = call.map(|call| self.take(call).0);
+        Some(LeadEnd { taken, ..self.end_lead(due) })
+    }
+
+    /// The leader's call is over, or it leaves.
+    pub(super) fn end_lead(&mut self, due: Due) -> LeadEnd {
+        (self.sleeping.is_led, self.sleeping.must_leave) = (false, false);
+        if !matches!(due, Due::Now)
+            && let Some(next) = self.promote()
+        {
+            return LeadEnd { next: Some(next), ..LeadEnd::default() };
+        }
+        let here = self.due_at();
+        let sleeping = &mut self.sleeping;
+        let (due, is_late) = match due {
+            Due::Now => (None, true),
+            Due::At(at) => (Some(at.min(here)), at.min(here) < sleeping.gate_until),
+            Due::Soon => (Some(here), true),
+        };
+        // At its end the I/O thread may drive on by now, and sleep at the sockets.
+        if sleeping.asleep.is_none() {
+            sleeping.asleep = due.map(|due| (Place::Gate, due));
+        }
+        let wakes_gate = due.is_none() || is_late && !sleeping.looks_soon;
+        sleeping.looks_soon |= wakes_gate;
+        LeadEnd { wakes_gate, ..LeadEnd::default() }
+    }
+
+    /// A caller that blocks leads next.
+    fn promote(&mut self) -> Option<Thread> {
+        if !self.sleeping.promotes || self.calls.tasks() > 0 {
+            return None;
+        }
+        let is_under_way = |call: &_| {
+            let call = self.calls.at(*call);
+            call.stage == Stage::UnderWay && call.kind != Kind::Loss
+        };
+        let next = self
+            .calls
+            .indices()
+            .filter(is_under_way)
+            .find_map(|call| self.calls.thread(call).map(|thread| (call, thread.clone())));
+        let (call, thread) = next?;
+        self.calls.at_mut(call).leads = true;
+        self.note_lead(true);
+        Some(thread)
+    }
+}
