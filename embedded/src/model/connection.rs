@@ -2,8 +2,8 @@
 //!
 //! Layer: sans-IO.
 
+use super::call::Call;
 use super::flavor::Flavor;
-use super::gate::Call;
 use super::keyspace::DATABASES;
 use super::server::Server;
 use super::session::{Session, User};
@@ -130,7 +130,7 @@ fn hello_options<'a>(call: &mut Call<'a>) -> Result<Option<&'a [u8]>, Refusal> {
             }
             index += 2;
         } else {
-            let option = super::table::printed(option, option.len());
+            let option = super::reply::printed(option, option.len());
             let text = [b"ERR Syntax error in HELLO option '", option, b"'"].concat();
             return Err(Refusal::Text(text));
         }
@@ -244,7 +244,7 @@ fn is_name(name: &[u8], flavor: Flavor) -> bool {
     let looked_at = match flavor {
         Flavor::Redis70 => name,
         Flavor::Redis80 | Flavor::Redis86 | Flavor::Valkey81 | Flavor::Valkey91 => {
-            super::table::printed(name, name.len())
+            super::reply::printed(name, name.len())
         }
     };
     looked_at.iter().all(u8::is_ascii_graphic)
@@ -277,7 +277,7 @@ pub(super) fn client_setinfo(call: &mut Call<'_>) {
     let (option, value) = (call.args.at(2), call.args.at(3));
     let is = |name: &str| option.eq_ignore_ascii_case(name.as_bytes());
     if !is("LIB-NAME") && !is("LIB-VER") {
-        let option = super::table::printed(option, option.len());
+        let option = super::reply::printed(option, option.len());
         let text = [b"ERR Unrecognized option '", option, b"'"].concat();
         return call.reply().error_bytes(&text);
     }

@@ -1,47 +1,57 @@
 //! From a request to the function that runs it: every check that may refuse it, in the order of
 //! real servers.
 //!
-//! Layer: sans-IO. Called by [`Server::execute`] only.
+//! Layer: sans-IO.
 
+use super::call::Call;
 use super::flavor::Flavor;
+use super::refusals::{MASTERDOWN, NO_REPLICAS, READONLY, misconf};
 use super::reply::Reply;
-use super::server::Server;
+use super::server::{Progress, Server};
 use super::session::Session;
 use super::table::{self, Command, Found};
-use crate::request::Args;
-
-/// One command under way: what it needs to run and to answer.
-pub(crate) struct Call<'a> {
-    pub(crate) server: &'a mut Server,
-    pub(crate) session: &'a mut Session,
-    pub(crate) args: Args<'a>,
-    pub(crate) out: &'a mut Vec<u8>,
-    /// Pushes to this session, which follow the answer.
-    pub(crate) pushes: &'a mut Vec<u8>,
-    /// The server's wall clock.
-    pub(crate) now_ms: i64,
-}
-
-impl Call<'_> {
-    /// Runs a command that has passed the checks.
-    pub(crate) fn run(&mut self, command: &Command) {
-        (command.run)(self);
-    }
-
-    /// Where the answer goes, in the protocol that the session speaks now.
-    pub(crate) fn reply(&mut self) -> Reply<'_> {
-        Reply::new(self.out, self.session.resp3)
-    }
-}
+use crate::Instant;
+use crate::request::{Args, Broken, Parsed, Rules};
 
 impl Server {
-    pub(crate) fn dispatch(
+    /// Takes `bytes` of a session, runs each complete request, and appends the replies to `out`, at
+    /// most about a mebibyte per call.
+    pub fn execute(
         &mut self,
         session: &mut Session,
-        args: Args<'_>,
-        now_ms: i64,
+        bytes: &[u8],
+        now: Instant,
         out: &mut Vec<u8>,
-    ) {
+    ) -> Progress {
+        let now_ms = self.wall_ms(now);
+        session.parser.feed(bytes);
+        let mut parser = std::mem::take(&mut session.parser);
+        let start_len = out.len();
+        let progress = loop {
+            if session.closing {
+                break Progress::Close;
+            }
+            if out.len() - start_len > OUTPUT_LEN_MAX {
+                break Progress::More;
+            }
+            let rules = Rules {
+                authenticated: session.user.is_some(),
+                strict_crlf: matches!(self.flavor, Flavor::Valkey91),
+            };
+            match parser.next(rules) {
+                Parsed::Request => self.dispatch(session, parser.args(), now_ms, out),
+                Parsed::Partial => break Progress::Idle,
+                Parsed::Broken(broken) => {
+                    say_broken(broken, out);
+                    session.closing = true;
+                }
+            }
+        };
+        session.parser = parser;
+        progress
+    }
+
+    fn dispatch(&mut self, session: &mut Session, args: Args<'_>, now_ms: i64, out: &mut Vec<u8>) {
         self.stats.commands += 1;
         if is_http(args) {
             // A browser was tricked into talking to the server: real servers close without an
@@ -72,7 +82,7 @@ impl Server {
                 return Reply::new(out, session.resp3).error_bytes(text);
             }
         };
-        Call { server: self, session, args, out, pushes, now_ms }.run(command);
+        (command.run)(&mut Call { server: self, session, args, out, pushes, now_ms });
     }
 
     /// Why the request may not run; the text without its minus sign.
@@ -117,7 +127,7 @@ impl Server {
             return Some("OOM command not allowed when used memory > 'maxmemory'.".to_owned());
         }
         if self.state.misconf && (has(table::WRITE) || command.name == "ping") {
-            return Some(self.misconf());
+            return Some(misconf(self.flavor));
         }
         if self.state.no_replicas && !self.state.replica && has(table::WRITE) {
             return Some(NO_REPLICAS.to_owned());
@@ -149,17 +159,6 @@ impl Server {
         }
         None
     }
-
-    pub(crate) fn misconf(&self) -> String {
-        let title = self.flavor.title();
-        format!(
-            "MISCONF {title} is configured to save RDB snapshots, but it's currently unable to \
-             persist to disk. Commands that may modify the data set are disabled, because this \
-             instance is configured to report errors during writes if RDB snapshotting fails \
-             (stop-writes-on-bgsave-error option). Please check the {title} logs for details \
-             about the RDB error."
-        )
-    }
 }
 
 fn is_http(args: Args<'_>) -> bool {
@@ -167,7 +166,18 @@ fn is_http(args: Args<'_>) -> bool {
     name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
 }
 
-pub(crate) const READONLY: &str = "READONLY You can't write against a read only replica.";
-pub(crate) const NO_REPLICAS: &str = "NOREPLICAS Not enough good replicas to write.";
-pub(crate) const MASTERDOWN: &str =
-    "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";
+fn say_broken(broken: Broken, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"-ERR Protocol error: ");
+    match broken {
+        Broken::Text(text) => out.extend_from_slice(text.as_bytes()),
+        Broken::NotBulk(byte) => {
+            out.extend_from_slice(b"expected '$', got '");
+            out.push(if matches!(byte, b'\r' | b'\n') { b' ' } else { byte });
+            out.push(b'\'');
+        }
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Replies per call; further ones wait until these are written.
+const OUTPUT_LEN_MAX: usize = 1 << 20;

@@ -5,8 +5,8 @@
 
 use std::fmt::Write as _;
 
+use super::call::Call;
 use super::flavor::Flavor;
-use super::gate::Call;
 use super::server::Server;
 
 /// `INFO [section ..]`
@@ -190,7 +190,7 @@ pub(super) fn config_set(call: &mut Call<'_>) {
         return call.reply().error(super::strings::SYNTAX);
     }
     if !name.eq_ignore_ascii_case(b"maxmemory-policy") || call.args.len() > 4 {
-        let name = super::table::printed(name, name.len());
+        let name = super::reply::printed(name, name.len());
         let start = b"ERR Unknown option or number of arguments for CONFIG SET - '";
         let text = [start, name, b"'"].concat();
         return call.reply().error_bytes(&text);

@@ -2,7 +2,7 @@
 //!
 //! Layer: sans-IO.
 
-use super::gate::Call;
+use super::call::Call;
 use super::keyspace::Value;
 use super::strings::{NOT_INTEGER, SYNTAX, WRONG_TYPE};
 use crate::request::{Args, number};
@@ -102,7 +102,7 @@ impl When {
                 () if is("GT") => when.gt = true,
                 () if is("LT") => when.lt = true,
                 () => {
-                    let option = super::table::printed(option, option.len());
+                    let option = super::reply::printed(option, option.len());
                     return Err([b"ERR Unsupported option ", option].concat());
                 }
             }

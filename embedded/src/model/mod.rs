@@ -21,6 +21,8 @@
 //! [`Server::execute`] parses (`request`), `gate` decides whether the command may run, in
 //! the order in which real servers check, and `table` names the function that runs it.
 
+mod call;
+mod channels;
 mod connection;
 mod flavor;
 mod gate;
@@ -28,6 +30,7 @@ mod info;
 mod keys;
 mod keyspace;
 mod pubsub;
+mod refusals;
 mod reply;
 mod script;
 mod server;
@@ -35,8 +38,9 @@ mod session;
 mod strings;
 mod table;
 
+pub use channels::Delivery;
 pub use flavor::Flavor;
-pub use server::{Condition, Delivery, Life, Memory, Progress, Server, ServerOptions};
+pub use server::{Condition, Life, Memory, Progress, Server, ServerOptions};
 pub use session::Session;
 
 #[cfg(test)]

@@ -4,62 +4,10 @@
 //! [`Server::execute`](super::Server::execute) delivers; one for the publisher's own connection
 //! goes into its reply stream.
 
-use std::collections::BTreeMap;
-
+use super::call::Call;
+use super::channels::Delivery;
 use super::flavor::Flavor;
-use super::gate::Call;
 use super::reply::Reply;
-use super::server::Delivery;
-use super::session::Session;
-
-/// The subscribers of each channel.
-#[derive(Debug, Default)]
-pub(crate) struct Channels {
-    subscribers: BTreeMap<Vec<u8>, Vec<Subscriber>>,
-    deliveries: Vec<Delivery>,
-}
-
-#[derive(Debug)]
-struct Subscriber {
-    session: u64,
-    resp3: bool,
-}
-
-impl Channels {
-    /// Ends all subscriptions of a session.
-    pub(crate) fn leave(&mut self, session: &mut Session) {
-        for channel in session.channels.drain(..) {
-            self.remove(&channel, session.id);
-        }
-    }
-
-    /// A session uses another protocol from now on.
-    pub(crate) fn speak(&mut self, session: u64, resp3: bool) {
-        for subscriber in self.subscribers.values_mut().flatten() {
-            if subscriber.session == session {
-                subscriber.resp3 = resp3;
-            }
-        }
-    }
-
-    pub(crate) fn deliveries(&mut self) -> std::vec::Drain<'_, Delivery> {
-        self.deliveries.drain(..)
-    }
-
-    fn add(&mut self, channel: &[u8], session: &Session) {
-        let subscriber = Subscriber { session: session.id, resp3: session.resp3 };
-        self.subscribers.entry(channel.to_vec()).or_default().push(subscriber);
-    }
-
-    fn remove(&mut self, channel: &[u8], session: u64) {
-        if let Some(subscribers) = self.subscribers.get_mut(channel) {
-            subscribers.retain(|subscriber| subscriber.session != session);
-            if subscribers.is_empty() {
-                self.subscribers.remove(channel);
-            }
-        }
-    }
-}
 
 /// `SUBSCRIBE channel ..`
 pub(super) fn subscribe(call: &mut Call<'_>) {

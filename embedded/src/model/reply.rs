@@ -110,3 +110,9 @@ impl<'out> Reply<'out> {
 fn length(len: usize) -> i64 {
     i64::try_from(len).unwrap_or(i64::MAX)
 }
+
+/// An argument as servers print it: up to its first NUL, and at most `len_max` bytes.
+pub(crate) fn printed(arg: &[u8], len_max: usize) -> &[u8] {
+    let arg = arg.split(|byte| *byte == 0).next().unwrap_or(b"");
+    arg.get(..len_max).unwrap_or(arg)
+}

@@ -2,11 +2,13 @@
 //!
 //! Layer: sans-IO. There is no Lua here; any other script is refused with a plain error.
 
+use super::call::Call;
 use super::flavor::Flavor;
-use super::gate::{Call, NO_REPLICAS, READONLY};
 use super::keys::{When, left_ms, move_end};
 use super::keyspace::Value;
 use super::pubsub;
+use super::refusals::{NO_REPLICAS, READONLY, misconf};
+use super::server::SCRIPTS;
 use super::strings::{NOT_INTEGER, WRONG_TYPE};
 use crate::request::{Args, number};
 
@@ -32,8 +34,7 @@ enum Does {
     Introduce,
 }
 
-pub(super) const KNOWN_LEN: usize = 6;
-const KNOWN: [Known; KNOWN_LEN] = [
+const KNOWN: [Known; SCRIPTS] = [
     Known {
         does: Does::Release,
         text: "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) \
@@ -268,7 +269,7 @@ fn end(call: &Call<'_>, px: &[u8]) -> Result<i64, String> {
 fn writable(call: &Call<'_>, command: &str) -> Result<(), String> {
     allowed(call, command)?;
     if call.server.state.misconf {
-        return Err(call.server.misconf());
+        return Err(misconf(call.server.flavor));
     }
     if call.server.state.replica {
         return Err(READONLY.to_owned());

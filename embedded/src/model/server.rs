@@ -5,12 +5,14 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::channels::{Channels, Delivery};
 use super::flavor::Flavor;
 use super::keyspace::{Keyspace, Value};
-use super::pubsub::Channels;
 use super::session::{Session, User};
 use crate::Instant;
-use crate::request::{Broken, Parsed, Rules};
+
+/// How many scripts are known.
+pub(crate) const SCRIPTS: usize = 6;
 
 /// One master: a process with its keys.
 pub struct Server {
@@ -20,7 +22,7 @@ pub struct Server {
     pub(crate) named: Option<(Vec<u8>, Vec<u8>)>,
     pub(crate) keys: Keyspace,
     /// Which of the known scripts are in the script cache.
-    pub(crate) scripts: [bool; super::script::KNOWN_LEN],
+    pub(crate) scripts: [bool; SCRIPTS],
     pub(crate) channels: Channels,
     pub(crate) state: State,
     pub(crate) stats: Stats,
@@ -123,16 +125,6 @@ pub enum Progress {
     Close,
 }
 
-/// A message for a session that subscribed to its channel.
-#[non_exhaustive]
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Delivery {
-    /// [`Session::id`] of the receiver.
-    pub session: u64,
-    /// The bytes to send.
-    pub bytes: Vec<u8>,
-}
-
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) replica: bool,
@@ -217,7 +209,7 @@ impl Server {
             password: options.password.clone(),
             named: options.named.clone(),
             keys: Keyspace::default(),
-            scripts: [false; super::script::KNOWN_LEN],
+            scripts: [false; SCRIPTS],
             channels: Channels::default(),
             state: State::default(),
             stats: Stats::default(),
@@ -235,7 +227,7 @@ impl Server {
         }
         self.life = life;
         self.state.busy = false;
-        self.scripts = [false; super::script::KNOWN_LEN];
+        self.scripts = [false; SCRIPTS];
         self.channels = Channels::default();
         self.stats = Stats::default();
         self.wall_step_ms = 0;
@@ -253,43 +245,6 @@ impl Server {
     /// A connection has ended; its subscriptions end too.
     pub fn disconnect(&mut self, mut session: Session) {
         self.channels.leave(&mut session);
-    }
-
-    /// Takes `bytes` of a session, runs each complete request, and appends the replies to `out`, at
-    /// most about a mebibyte per call.
-    pub fn execute(
-        &mut self,
-        session: &mut Session,
-        bytes: &[u8],
-        now: Instant,
-        out: &mut Vec<u8>,
-    ) -> Progress {
-        let now_ms = self.wall_ms(now);
-        session.parser.feed(bytes);
-        let mut parser = std::mem::take(&mut session.parser);
-        let start_len = out.len();
-        let progress = loop {
-            if session.closing {
-                break Progress::Close;
-            }
-            if out.len() - start_len > OUTPUT_LEN_MAX {
-                break Progress::More;
-            }
-            let rules = Rules {
-                authenticated: session.user.is_some(),
-                strict_crlf: matches!(self.flavor, Flavor::Valkey91),
-            };
-            match parser.next(rules) {
-                Parsed::Request => self.dispatch(session, parser.args(), now_ms, out),
-                Parsed::Partial => break Progress::Idle,
-                Parsed::Broken(broken) => {
-                    say_broken(broken, out);
-                    session.closing = true;
-                }
-            }
-        };
-        session.parser = parser;
-        progress
     }
 
     /// Messages since the last call, oldest first.
@@ -366,7 +321,7 @@ impl Server {
 
     /// Empties the script cache, as `SCRIPT FLUSH` does.
     pub const fn flush_scripts(&mut self) {
-        self.scripts = [false; super::script::KNOWN_LEN];
+        self.scripts = [false; SCRIPTS];
     }
 
     /// Whether the server is loading its keys: see [`Condition::Loading`].
@@ -395,19 +350,3 @@ impl Server {
         self.life.age.as_secs().saturating_add_signed(passed_s)
     }
 }
-
-fn say_broken(broken: Broken, out: &mut Vec<u8>) {
-    out.extend_from_slice(b"-ERR Protocol error: ");
-    match broken {
-        Broken::Text(text) => out.extend_from_slice(text.as_bytes()),
-        Broken::NotBulk(byte) => {
-            out.extend_from_slice(b"expected '$', got '");
-            out.push(if matches!(byte, b'\r' | b'\n') { b' ' } else { byte });
-            out.push(b'\'');
-        }
-    }
-    out.extend_from_slice(b"\r\n");
-}
-
-/// Replies per call; further ones wait until these are written.
-const OUTPUT_LEN_MAX: usize = 1 << 20;

@@ -3,8 +3,8 @@
 //! Layer: sans-IO. Options are read as the flavor's own parser reads them: which it accepts
 //! together, and in which order it reports errors.
 
+use super::call::Call;
 use super::flavor::Flavor;
-use super::gate::Call;
 use super::keyspace::Value;
 use crate::request::{Args, number};
 

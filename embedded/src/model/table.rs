@@ -2,8 +2,9 @@
 //!
 //! Layer: sans-IO, plain values. Arity and flags are the servers' own.
 
+use super::call::Call;
 use super::flavor::Flavor;
-use super::gate::Call;
+use super::reply::printed;
 use super::{connection, info, keys, pubsub, script, strings};
 use crate::request::Args;
 
@@ -123,12 +124,6 @@ fn unknown_subcommand(args: Args<'_>) -> Vec<u8> {
     let container = args.at(0).to_ascii_uppercase();
     let subcommand = printed(args.at(1), ECHO_LEN_MAX);
     [b"ERR unknown subcommand '", subcommand, b"'. Try ", &container, b" HELP."].concat()
-}
-
-/// An argument as servers print it: up to its first NUL, and at most `len_max` bytes.
-pub(crate) fn printed(arg: &[u8], len_max: usize) -> &[u8] {
-    let arg = arg.split(|byte| *byte == 0).next().unwrap_or(b"");
-    arg.get(..len_max).unwrap_or(arg)
 }
 
 const NAME_LEN_MAX: usize = 32;
