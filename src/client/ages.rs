@@ -1,6 +1,6 @@
 //! How old the oldest call and the oldest lease are: the feature `metrics`.
 
-use super::calls::{Kind, Stage};
+use super::calls::{CallKind, Stage};
 use super::table::Table;
 use crate::count::Oldest;
 use crate::time::Instant;
@@ -13,7 +13,7 @@ impl Table {
         for index in self.calls.indices() {
             let call = self.calls.at_mut(index);
             let is_open = matches!(call.stage, Stage::Queued | Stage::UnderWay);
-            if is_open && call.kind == Kind::Lock && !call.options.is_announced {
+            if is_open && call.kind == CallKind::Lock && !call.options.is_announced {
                 oldest.note_call(call.began.or(now));
             }
         }

@@ -1,6 +1,6 @@
 //! What callers ask of the table: calls begin, are given up, and hand their results over.
 
-use super::calls::{Kind, Left, Listener, Reply, Stage, Taken};
+use super::calls::{CallKind, Left, Listener, Reply, Stage, Taken};
 use super::counting::Moment;
 use super::indices::{CallIndex, QueueIndex};
 use super::refused::Refused;
@@ -27,7 +27,7 @@ impl Table {
             return Err(LockError::Closed);
         }
         self.rules.check(key, options)?;
-        let call = self.calls.open(Kind::Lock).ok_or(LockError::Full)?;
+        let call = self.calls.open(CallKind::Lock).ok_or(LockError::Full)?;
         let Some(queue) = self.queues.enter(key) else {
             self.calls.close(call);
             return Err(LockError::Full);
@@ -68,7 +68,7 @@ impl Table {
     /// Begins a call that has no queue. Takes the span if it does.
     pub(super) fn begin(
         &mut self,
-        kind: Kind,
+        kind: CallKind,
         task: Task,
         span: &mut CallSpan,
     ) -> Result<CallIndex, Refused> {
@@ -99,7 +99,7 @@ impl Table {
         Ok(call)
     }
 
-    fn open(&mut self, kind: Kind) -> Result<CallIndex, Refused> {
+    fn open(&mut self, kind: CallKind) -> Result<CallIndex, Refused> {
         if self.is_closed {
             return Err(Refused::Closed);
         }
@@ -116,7 +116,7 @@ impl Table {
         if self.ended.is_some() {
             return Err(Refused::Closed);
         }
-        let call = self.calls.open_beyond(Kind::Loss).ok_or(Refused::Full)?;
+        let call = self.calls.open_beyond(CallKind::Loss).ok_or(Refused::Full)?;
         self.calls.at_mut(call).lease = Some(lease);
         self.next_due = self.next_due.min(deadline);
         Ok(call)
@@ -139,7 +139,7 @@ impl Table {
                 self.leave_queue(call);
                 self.calls.close(call)
             }
-            Stage::UnderWay if place.kind == Kind::Loss => self.calls.close(call),
+            Stage::UnderWay if place.kind == CallKind::Loss => self.calls.close(call),
             Stage::UnderWay => {
                 place.is_abandoned = true;
                 self.commands.push(Command::Call(call, Task::Cancel, CallSpan::none()));
@@ -157,7 +157,7 @@ impl Table {
         lease: Lease,
         span: &mut CallSpan,
     ) -> Result<CallIndex, Refused> {
-        let call = match self.open(Kind::Unlock) {
+        let call = match self.open(CallKind::Unlock) {
             Ok(call) => call,
             Err(refused) => {
                 self.release(queue, lease);

@@ -32,7 +32,7 @@ use crate::slab::Slab;
 use crate::time::Instant;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum CallKind {
     Lock,
     Adopt,
     Extend,
@@ -72,24 +72,24 @@ pub(super) type Taken = (Reply, Option<QueueIndex>);
 
 impl Reply {
     /// What a call of that kind ends with that does not begin.
-    pub(super) fn refused(kind: Kind, why: Refused) -> Self {
+    pub(super) fn refused(kind: CallKind, why: Refused) -> Self {
         match kind {
-            Kind::Lock => Self::Lock(Err(why.into())),
-            Kind::Adopt => Self::Adopt(Err(why.into())),
-            Kind::Extend => Self::Extend(Err(why.into())),
-            Kind::Detach => Self::Detach(Err(why.into())),
-            Kind::Unlock => Self::Unlock(Err(why.into())),
-            Kind::Ask => Self::Answers(Err(why.into())),
-            Kind::Connect => Self::Connect(Err(why.into())),
-            Kind::Look => Self::Nodes(Vec::new()),
-            Kind::Loss => Self::Lost,
-            Kind::Shutdown => Self::Shutdown(0),
+            CallKind::Lock => Self::Lock(Err(why.into())),
+            CallKind::Adopt => Self::Adopt(Err(why.into())),
+            CallKind::Extend => Self::Extend(Err(why.into())),
+            CallKind::Detach => Self::Detach(Err(why.into())),
+            CallKind::Unlock => Self::Unlock(Err(why.into())),
+            CallKind::Ask => Self::Answers(Err(why.into())),
+            CallKind::Connect => Self::Connect(Err(why.into())),
+            CallKind::Look => Self::Nodes(Vec::new()),
+            CallKind::Loss => Self::Lost,
+            CallKind::Shutdown => Self::Shutdown(0),
         }
     }
 
     /// What a call of that kind ends with once the I/O thread has ended.
-    pub(super) fn closed(kind: Kind, owed: usize) -> Self {
-        if kind == Kind::Shutdown {
+    pub(super) fn closed(kind: CallKind, owed: usize) -> Self {
+        if kind == CallKind::Shutdown {
             Self::Shutdown(owed)
         } else {
             Self::refused(kind, Refused::Closed)
@@ -146,8 +146,8 @@ pub(super) enum Stage {
 }
 
 #[derive(Debug)]
-pub(super) struct Call {
-    pub(super) kind: Kind,
+pub(super) struct CallPlace {
+    pub(super) kind: CallKind,
     pub(super) stage: Stage,
     /// The caller has given the call up.
     pub(super) is_abandoned: bool,
@@ -172,10 +172,10 @@ pub(super) struct Call {
     done: Arc<AtomicBool>,
 }
 
-impl Call {
+impl CallPlace {
     fn empty() -> Self {
         Self {
-            kind: Kind::Look,
+            kind: CallKind::Look,
             stage: Stage::Free,
             is_abandoned: false,
             leads: false,
@@ -195,7 +195,7 @@ impl Call {
 
     /// Whether the lease that it gets may go to another waiter afterwards.
     pub(super) const fn may_pass(&self) -> bool {
-        matches!(self.kind, Kind::Lock)
+        matches!(self.kind, CallKind::Lock)
     }
 }
 
@@ -216,7 +216,7 @@ impl Left {
 /// All calls of a client.
 #[derive(Debug)]
 pub(super) struct Calls {
-    calls: Slab<CallIndex, Call>,
+    calls: Slab<CallIndex, CallPlace>,
     limit: usize,
     /// How many tasks listen.
     tasks: usize,
@@ -228,13 +228,13 @@ impl Calls {
     }
 
     /// Takes a place for a call; `None` if the limit is reached.
-    pub(super) fn open(&mut self, kind: Kind) -> Option<CallIndex> {
+    pub(super) fn open(&mut self, kind: CallKind) -> Option<CallIndex> {
         if self.in_use() < self.limit { self.open_beyond(kind) } else { None }
     }
 
     /// Takes a place for a call, whatever the limit.
-    pub(super) fn open_beyond(&mut self, kind: Kind) -> Option<CallIndex> {
-        let index = self.calls.take(Call::empty)?;
+    pub(super) fn open_beyond(&mut self, kind: CallKind) -> Option<CallIndex> {
+        let index = self.calls.take(CallPlace::empty)?;
         let call = self.at_mut(index);
         call.kind = kind;
         call.stage = Stage::UnderWay;
@@ -322,11 +322,11 @@ impl Calls {
         self.calls.indices()
     }
 
-    pub(super) fn at(&self, index: CallIndex) -> &Call {
+    pub(super) fn at(&self, index: CallIndex) -> &CallPlace {
         self.calls.at(index)
     }
 
-    pub(super) fn at_mut(&mut self, index: CallIndex) -> &mut Call {
+    pub(super) fn at_mut(&mut self, index: CallIndex) -> &mut CallPlace {
         self.calls.at_mut(index)
     }
 }

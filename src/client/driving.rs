@@ -1,7 +1,7 @@
 //! What the driving thread does with the table: it hands results out, ends what is over, and takes
 //! commands.
 
-use super::calls::{Kind, Listener, Reply, Stage};
+use super::calls::{CallKind, Listener, Reply, Stage};
 use super::indices::{CallIndex, QueueIndex};
 use super::table::{Command, Table};
 use crate::engine::Engine;
@@ -59,7 +59,7 @@ impl Table {
         if let (Some(queue), Some(lease)) = (queue, lease) {
             self.look_at(queue, lease, engine);
         }
-        if let Some(queue) = queue.filter(|_| matches!(kind, Kind::Lock | Kind::Adopt)) {
+        if let Some(queue) = queue.filter(|_| matches!(kind, CallKind::Lock | CallKind::Adopt)) {
             self.decided(queue, call, &reply);
         }
         let place = self.calls.at(call);
@@ -102,7 +102,7 @@ impl Table {
         let mut next_due = Instant::MAX;
         for call in self.calls.indices() {
             let place = self.calls.at(call);
-            if place.kind == Kind::Loss && place.stage == Stage::UnderWay {
+            if place.kind == CallKind::Loss && place.stage == Stage::UnderWay {
                 let lease = place.lease.filter(|lease| !engine.is_lost(*lease));
                 let deadline = lease.and_then(|lease| engine.deadline(lease));
                 match deadline.filter(|deadline| *deadline > now) {

@@ -1,7 +1,7 @@
 //! The end of a client: no call begins any more, those that wait end, and leases that nobody has taken go
 //! back.
 
-use super::calls::{Kind, Listener, Reply, Stage};
+use super::calls::{CallKind, Listener, Reply, Stage};
 use super::indices::CallIndex;
 use super::table::{Command, Table};
 use crate::time::Instant;
@@ -13,7 +13,7 @@ impl Table {
         if let Some(owed) = self.ended {
             return Err(owed);
         }
-        let call = self.calls.open_beyond(Kind::Shutdown).ok_or(0_usize)?;
+        let call = self.calls.open_beyond(CallKind::Shutdown).ok_or(0_usize)?;
         self.commands.push(Command::Shutdown { ends });
         Ok(call)
     }
@@ -29,7 +29,7 @@ impl Table {
             let place = self.calls.at(call);
             if place.stage == Stage::Queued {
                 self.leave_queue(call);
-                tell.push(self.calls.finish(call, Reply::closed(Kind::Lock, 0)));
+                tell.push(self.calls.finish(call, Reply::closed(CallKind::Lock, 0)));
             } else if place.stage == Stage::Done
                 && let Some(lease) = self.calls.recall(call)
             {

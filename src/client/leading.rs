@@ -1,6 +1,6 @@
 //! Callers that lead: when one may, what it takes, and what follows from the end of its lead.
 
-use super::calls::{Kind, Stage};
+use super::calls::{CallKind, Stage};
 use super::sleeping::{Due, LOOKS_AFTER, Lead, LeadEnd, Place};
 use super::sync::Thread;
 use super::table::{Command, Table};
@@ -151,7 +151,7 @@ impl Table {
         }
         let is_under_way = |call: &_| {
             let call = self.calls.at(*call);
-            call.stage == Stage::UnderWay && call.kind != Kind::Loss
+            call.stage == Stage::UnderWay && call.kind != CallKind::Loss
         };
         let next = self
             .calls

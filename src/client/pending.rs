@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::calls::Taken;
-use super::calls::{Kind, Left, Listener, Reply, Stage};
+use super::calls::{CallKind, Left, Listener, Reply, Stage};
 use super::indices::CallIndex;
 use super::inner::{Caller, Owner, Then};
 use super::sleeping::Lead;
@@ -57,7 +57,7 @@ impl Pending {
         };
         // Another caller may end a call that is queued, and a lock may last.
         let place = table.calls.at(self.call);
-        let is_short = place.stage == Stage::UnderWay && place.kind != Kind::Loss;
+        let is_short = place.stage == Stage::UnderWay && place.kind != CallKind::Loss;
         self.leads |= is_short && own.is_some_and(|own| table.begin_lead(own));
         if self.leads {
             self.listens = false;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::calls::Taken;
-use super::calls::{Kind, Listener, Reply};
+use super::calls::{CallKind, Listener, Reply};
 use super::counting::CountedCall;
 use super::held::Held;
 use super::inner::{Caller, Owner};
@@ -103,45 +103,47 @@ impl Request<'_> {
                 asked.begin(owner, caller).map_err(|error| (Reply::Lock(Err(error)), None))
             }
             Self::Extend { held, ttl } => {
-                let Some(lease) = held.id() else { return Err(ended(Kind::Extend)) };
+                let Some(lease) = held.id() else { return Err(ended(CallKind::Extend)) };
                 let task = Task::Extend { queue: held.queue(), lease, ttl: *ttl };
-                begin(owner, caller, Kind::Extend, task).inspect(|_| held.set_busy(true))
+                begin(owner, caller, CallKind::Extend, task).inspect(|_| held.set_busy(true))
             }
             Self::Detach { held } => {
-                let Some(lease) = held.id() else { return Err(ended(Kind::Detach)) };
+                let Some(lease) = held.id() else { return Err(ended(CallKind::Detach)) };
                 let task = Task::Detach { lease };
-                begin(owner, caller, Kind::Detach, task).inspect(|_| held.set_busy(true))
+                begin(owner, caller, CallKind::Detach, task).inspect(|_| held.set_busy(true))
             }
-            Self::Unlock(held) => {
-                held.take().map_or_else(|| Err(ended(Kind::Unlock)), |held| unlock(held, caller))
-            }
+            Self::Unlock(held) => held
+                .take()
+                .map_or_else(|| Err(ended(CallKind::Unlock)), |held| unlock(held, caller)),
             Self::UnlockToken { key, token } => {
                 let (key, token) = (std::mem::take(key), std::mem::take(token));
-                begin(owner, caller, Kind::Unlock, Task::UnlockToken { key, token })
+                begin(owner, caller, CallKind::Unlock, Task::UnlockToken { key, token })
             }
             Self::Adopt { key, token, options } => {
                 let (key, token) = (std::mem::take(key), std::mem::take(token));
                 let task = Task::Adopt { key, token, options: options.clone() };
-                begin(owner, caller, Kind::Adopt, task)
+                begin(owner, caller, CallKind::Adopt, task)
             }
             Self::Query(query) => {
                 let task = Task::Ask(std::mem::take(query), Instant::default());
-                begin(owner, caller, Kind::Ask, task)
+                begin(owner, caller, CallKind::Ask, task)
             }
             Self::Observe(sighting) => {
                 let key = owner.inner.rules.wire_key(&sighting.key);
                 let key = key.map_err(|error| (Reply::Answers(Err(error)), None))?;
-                begin(owner, caller, Kind::Ask, Task::Ask(Query::leader(&key), sighting.due))
+                begin(owner, caller, CallKind::Ask, Task::Ask(Query::leader(&key), sighting.due))
             }
             Self::Ready { limit } => {
                 let task = Task::Connect(Connecting::until_ready(now() + *limit));
-                begin(owner, caller, Kind::Connect, task)
+                begin(owner, caller, CallKind::Connect, task)
             }
             Self::Connect(connecting) => {
-                let Some(connecting) = connecting.take() else { return Err(ended(Kind::Connect)) };
-                begin(owner, caller, Kind::Connect, Task::Connect(connecting))
+                let Some(connecting) = connecting.take() else {
+                    return Err(ended(CallKind::Connect));
+                };
+                begin(owner, caller, CallKind::Connect, Task::Connect(connecting))
             }
-            Self::Look(look) => begin(owner, caller, Kind::Look, Task::Look(*look)),
+            Self::Look(look) => begin(owner, caller, CallKind::Look, Task::Look(*look)),
             Self::Loss(held) => {
                 let Some(lease) = held.id().filter(|_| held.is_valid()) else {
                     return Err((Reply::Lost, None));
@@ -155,13 +157,13 @@ impl Request<'_> {
                     .map_err(|owed| (Reply::Shutdown(owed), None))
             }
             Self::Ended(reply) => {
-                Err(reply.take().map_or_else(|| ended(Kind::Loss), |reply| (reply, None)))
+                Err(reply.take().map_or_else(|| ended(CallKind::Loss), |reply| (reply, None)))
             }
         }
     }
 }
 
-fn begin(owner: &Arc<Owner>, caller: Caller, kind: Kind, task: Task) -> Result<Pending, Taken> {
+fn begin(owner: &Arc<Owner>, caller: Caller, kind: CallKind, task: Task) -> Result<Pending, Taken> {
     let mut span = CallSpan::current();
     Pending::begin(owner, caller, |table| table.begin(kind, task, &mut span))
         .map_err(|refused| (Reply::refused(kind, refused), None))
@@ -170,7 +172,7 @@ fn begin(owner: &Arc<Owner>, caller: Caller, kind: Kind, task: Task) -> Result<P
 /// The lease goes to the next waiter of this process, or is released.
 fn unlock(mut held: Held, caller: Caller) -> Result<Pending, Taken> {
     let (queue, may_pass) = (held.queue(), held.may_pass());
-    let Some(lease) = held.take_lease() else { return Err(ended(Kind::Unlock)) };
+    let Some(lease) = held.take_lease() else { return Err(ended(CallKind::Unlock)) };
     let mut span = CallSpan::current();
     let mut next = Listener::None;
     let begun = Pending::begin(held.owner(), caller, |table| {
@@ -182,13 +184,13 @@ fn unlock(mut held: Held, caller: Caller) -> Result<Pending, Taken> {
             Err(lease) => lease,
         };
         let begun = table.begin_unlock(queue, lease, &mut span);
-        begun.map_err(|refused| Reply::refused(Kind::Unlock, refused))
+        begun.map_err(|refused| Reply::refused(CallKind::Unlock, refused))
     });
     next.notify();
     begun.map_err(|reply| (reply, None))
 }
 
-fn ended(kind: Kind) -> Taken {
+fn ended(kind: CallKind) -> Taken {
     (Reply::closed(kind, 0), None)
 }
 

@@ -4,7 +4,7 @@
 use std::io;
 use std::sync::Arc;
 
-use super::calls::{Kind, Listener, Reply, notify_all};
+use super::calls::{CallKind, Listener, Reply, notify_all};
 use super::indices::CallIndex;
 use super::inner::Inner;
 use super::sleeping::{Due, Lead, LeadEnd, Place};
@@ -349,7 +349,7 @@ impl Worker {
                     self.replies.push((call, Reply::Answers(Err(LockError::Cancelled))));
                 } else if let Some(place) = self.connecting.iter().position(|(of, _)| *of == call) {
                     self.connecting.swap_remove(place);
-                    self.replies.push((call, Reply::closed(Kind::Connect, 0)));
+                    self.replies.push((call, Reply::closed(CallKind::Connect, 0)));
                 }
             }
         }
@@ -375,8 +375,8 @@ impl Worker {
     /// at the latest.
     fn shut_down(mut self, mut ends: Instant) {
         self.driver.give_up();
-        let waits = self.connecting.drain(..).map(|(call, _)| (call, Kind::Connect));
-        let asks = self.asks.drain(..).map(|(_, call, _)| (call, Kind::Ask));
+        let waits = self.connecting.drain(..).map(|(call, _)| (call, CallKind::Connect));
+        let asks = self.asks.drain(..).map(|(_, call, _)| (call, CallKind::Ask));
         self.replies.extend(waits.chain(asks).map(|(call, kind)| (call, Reply::closed(kind, 0))));
         self.gather();
         let _goes_on = self.exchange(None);

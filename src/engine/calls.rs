@@ -4,8 +4,8 @@ use super::core::Engine;
 use super::event::Event;
 use super::locks::handover::Heir;
 use super::locks::happening::Happening;
-use super::locks::op::{OpId, OpKind, Outcome};
-use super::locks::steps::Input;
+use super::locks::op::{OpId, OpKind, Verdict};
+use super::locks::steps::TokenInput;
 use super::wait::Scripts;
 use crate::error::{LockError, NO_CLIENT, Unlocked};
 use crate::node::Now;
@@ -55,7 +55,7 @@ impl Engine {
         }
         let index = self.open_call(options, ttl_ms, now)?;
         let token = self.locks.draw_token();
-        let slot = self.locks.slots.open(key, token, Input::Begin);
+        let slot = self.locks.slots.open(key, token, TokenInput::Begin);
         if is_fenced {
             self.locks.slots.at_mut(slot).set_fenced();
         }
@@ -107,7 +107,7 @@ impl Engine {
         let now = self.locks.now(now);
         let op = self.locks.ops.at(index);
         match (op.kind, op.outcome) {
-            (OpKind::Acquire, Outcome::Open) => {
+            (OpKind::Acquire, Verdict::Open) => {
                 let slot = op.slot();
                 // A call that waits has no attempt under way.
                 if self.locks.slots.at(slot).state().is_attempt() {
@@ -115,19 +115,19 @@ impl Engine {
                 }
                 // Before the release, which may give the turn to another call of this client but
                 // not to this one.
-                self.fail(index, Outcome::Cancelled);
+                self.fail(index, Verdict::Cancelled);
                 self.release_slot(slot, now);
             }
             // Won, but not handed over: the lock must not stay held.
-            (OpKind::Acquire, Outcome::Won) => {
+            (OpKind::Acquire, Verdict::Won) => {
                 let slot = op.slot();
                 self.locks.observe(Happening::AttemptCancelled);
-                self.locks.ops.at_mut(index).outcome = Outcome::Cancelled;
+                self.locks.ops.at_mut(index).outcome = Verdict::Cancelled;
                 self.waiting.over(index);
                 self.release_slot(slot, now);
             }
-            (OpKind::Extend | OpKind::Adopt, Outcome::Open) => {
-                self.locks.finish(index, Outcome::Cancelled);
+            (OpKind::Extend | OpKind::Adopt, Verdict::Open) => {
+                self.locks.finish(index, Verdict::Cancelled);
             }
             _ => {}
         }
@@ -151,7 +151,7 @@ impl Engine {
     pub(super) fn judge(&mut self, index: OpIndex, now: Now) {
         self.locks.ops.unlist(index);
         let op = self.locks.ops.at(index);
-        if op.outcome != Outcome::Open {
+        if op.outcome != Verdict::Open {
             return;
         }
         match op.kind {
@@ -168,10 +168,10 @@ impl Engine {
                 self.follow(failed, now);
             }
             OpKind::Extend | OpKind::Adopt | OpKind::Keep => {
-                self.locks.end_extension(index, Outcome::NoQuorum);
+                self.locks.end_extension(index, Verdict::NoQuorum);
             }
-            OpKind::Release => self.locks.finish(index, Outcome::Unlocked(Ok(Unlocked::Unknown))),
-            OpKind::Query => self.locks.finish(index, Outcome::Answered),
+            OpKind::Release => self.locks.finish(index, Verdict::Unlocked(Ok(Unlocked::Unknown))),
+            OpKind::Query => self.locks.finish(index, Verdict::Answered),
             OpKind::Free => {}
         }
     }
@@ -180,7 +180,7 @@ impl Engine {
     /// the failure of the call follows.
     pub(super) fn is_hand_over_late(&mut self, index: OpIndex, now: Instant) -> bool {
         let op = self.locks.ops.at(index);
-        if op.outcome != Outcome::Won {
+        if op.outcome != Verdict::Won {
             return false;
         }
         let deadline = self.locks.slots.at(op.slot()).ends;
@@ -188,8 +188,8 @@ impl Engine {
             return false;
         }
         let now = self.locks.now(now);
-        self.locks.ops.at_mut(index).outcome = Outcome::Open;
-        self.attempt_failed(index, Outcome::Expired, now);
+        self.locks.ops.at_mut(index).outcome = Verdict::Open;
+        self.attempt_failed(index, Verdict::Expired, now);
         true
     }
 
@@ -200,7 +200,7 @@ impl Engine {
             self.end_wait(index, now);
         } else if self.waiting.has_recent_wakes() {
             let op = self.locks.ops.at(index);
-            if op.outcome == Outcome::Won {
+            if op.outcome == Verdict::Won {
                 let slot = self.locks.slots.at(op.slot());
                 self.waiting.won_at_once(slot.key.as_slice());
             }

@@ -7,7 +7,7 @@
 //! - No series names a key, a token or text from a server.
 
 use super::event::LostCause;
-use super::locks::op::Outcome;
+use super::locks::op::Verdict;
 use super::ways::{LeaseCounts, Way};
 use crate::count::{CallCounts, CallEnd, Times};
 use crate::error::{UnlockError, Unlocked};
@@ -52,14 +52,14 @@ pub(super) struct Ends {
 }
 
 impl Ends {
-    pub(super) const fn ended(&mut self, outcome: Outcome) {
+    pub(super) const fn ended(&mut self, outcome: Verdict) {
         match outcome {
-            Outcome::Won => self.won += 1,
-            Outcome::Taken | Outcome::Lost => self.taken += 1,
-            Outcome::NoQuorum => self.no_quorum += 1,
-            Outcome::Expired => self.expired += 1,
-            Outcome::Cancelled => self.cancelled += 1,
-            Outcome::Open | Outcome::Unlocked(_) | Outcome::Answered => {}
+            Verdict::Won => self.won += 1,
+            Verdict::Taken | Verdict::Lost => self.taken += 1,
+            Verdict::NoQuorum => self.no_quorum += 1,
+            Verdict::Expired => self.expired += 1,
+            Verdict::Cancelled => self.cancelled += 1,
+            Verdict::Open | Verdict::Unlocked(_) | Verdict::Answered => {}
         }
     }
 }

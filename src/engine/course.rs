@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use super::core::Engine;
 use super::locks::happening::Happening;
-use super::locks::op::{OpKind, Outcome};
+use super::locks::op::{OpKind, Verdict};
 use super::locks::state::Failed;
-use super::locks::steps::{Input as SlotInput, State};
+use super::locks::steps::{TokenInput, TokenState};
 use super::locks::timers::Timer;
 use super::wait::{Answer, Input, Released, Scripts, View, Waiting};
 use super::waiting::answer_of;
@@ -40,7 +40,7 @@ impl Engine {
 
     /// Releases what the attempt may have written, and plans the next one.
     #[cold]
-    pub(super) fn attempt_failed(&mut self, index: OpIndex, outcome: Outcome, now: Now) {
+    pub(super) fn attempt_failed(&mut self, index: OpIndex, outcome: Verdict, now: Now) {
         self.locks.ops.unlist(index);
         self.locks.ops.at_mut(index).failed = outcome;
         self.locks.observe(Happening::AttemptFailed { op: index, outcome });
@@ -72,7 +72,7 @@ impl Engine {
     }
 
     /// A call for a lock ends without one.
-    pub(super) fn fail(&mut self, index: OpIndex, outcome: Outcome) {
+    pub(super) fn fail(&mut self, index: OpIndex, outcome: Verdict) {
         self.waiting.over(index);
         self.locks.end_call(index, outcome);
     }
@@ -80,11 +80,11 @@ impl Engine {
     /// The next attempt, at the gate first: a new token, behind the release of the one before.
     pub(super) fn retry(&mut self, index: OpIndex, gate: Option<NodeId>, now: Now) {
         let op = self.locks.ops.at(index);
-        if op.kind != OpKind::Acquire || op.outcome != Outcome::Open {
+        if op.kind != OpKind::Acquire || op.outcome != Verdict::Open {
             return;
         }
         let last = op.slot();
-        if self.locks.slots.at(last).state() != State::Between {
+        if self.locks.slots.at(last).state() != TokenState::Between {
             return;
         }
         debug_assert_eq!(self.locks.slots.at(last).op, Some(index), "a waiting call has its slot");
@@ -98,7 +98,7 @@ impl Engine {
         let token = rules::token_of_retry(token, &self.locks.slots.at(last).token);
         let key = self.locks.slots.at(last).key.clone();
         let is_fenced = self.locks.slots.at(last).is_fenced();
-        let slot = self.locks.slots.open(key.as_slice(), token, SlotInput::Begin);
+        let slot = self.locks.slots.open(key.as_slice(), token, TokenInput::Begin);
         if is_fenced {
             self.locks.slots.at_mut(slot).set_fenced();
         }
@@ -117,10 +117,10 @@ impl Engine {
     }
 
     /// An attempt failed and is released: the operation waits, if it may. Returns whether it does.
-    pub(super) fn begin_wait(&mut self, index: OpIndex, outcome: Outcome, now: Now) -> bool {
+    pub(super) fn begin_wait(&mut self, index: OpIndex, outcome: Verdict, now: Now) -> bool {
         let op = self.locks.ops.at(index);
         let (plan, denied) = (&op.plan, op.round.denied);
-        let is_willing = outcome == Outcome::Taken && plan.wakes && now.real < plan.deadline;
+        let is_willing = outcome == Verdict::Taken && plan.wakes && now.real < plan.deadline;
         let is_able = || denied.into_iter().any(|id| self.locks.nodes.at(id).can_be_asked());
         if is_willing && self.locks.settings.direct_wake && is_able() {
             self.locks.note_denial(index, denied, now);
@@ -165,10 +165,10 @@ impl Engine {
             return false;
         }
         let slot = self.locks.slots.at_mut(slot_index);
-        slot.step(SlotInput::Fail);
+        slot.step(TokenInput::Fail);
         slot.op = Some(index);
         let op = self.locks.ops.at_mut(index);
-        (op.outcome, op.failed, op.round) = (Outcome::Open, Outcome::Taken, Round::default());
+        (op.outcome, op.failed, op.round) = (Verdict::Open, Verdict::Taken, Round::default());
         op.causes = [Cause::Queued; NODES_MAX];
         self.locks.observe(Happening::Queued { op: index });
         self.locks.end_with_call(index);
@@ -188,8 +188,8 @@ impl Engine {
     pub(super) fn end_wait(&mut self, index: OpIndex, now: Now) {
         let op = self.locks.ops.at(index);
         let outcome = op.outcome;
-        let won = (outcome == Outcome::Won).then(|| op.slot());
-        if matches!(outcome, Outcome::Taken | Outcome::NoQuorum) {
+        let won = (outcome == Verdict::Won).then(|| op.slot());
+        if matches!(outcome, Verdict::Taken | Verdict::NoQuorum) {
             self.locks.observe(Happening::WaitEnded);
         }
         self.locks.retire_offers(index, now);

@@ -1,8 +1,8 @@
-//! Input from the nodes: connections, bytes, losses.
+//! TokenInput from the nodes: connections, bytes, losses.
 
 use super::core::Engine;
 use super::locks::happening::Happening;
-use super::locks::steps::State;
+use super::locks::steps::TokenState;
 use super::nodes::Everyday;
 use crate::command::Answer;
 use crate::error::Cause;
@@ -65,7 +65,7 @@ impl Engine {
     /// The attempt may have failed before this node denied it: its call waits then.
     fn note_late_denial(&mut self, id: NodeId, slot_index: SlotIndex, is_denied: bool) {
         let slot = self.locks.slots.at(slot_index);
-        if let (true, State::Between, Some(op)) = (is_denied, slot.state(), slot.op) {
+        if let (true, TokenState::Between, Some(op)) = (is_denied, slot.state(), slot.op) {
             self.waiting.denied_late(op, id);
         }
     }

@@ -4,9 +4,9 @@
 use std::iter;
 
 use super::core::Engine;
-use super::locks::op::Outcome;
-use super::locks::steps::State;
-use super::wait::{Kind, Listed, Message, RawToken, append_message, waiter_id};
+use super::locks::op::Verdict;
+use super::locks::steps::TokenState;
+use super::wait::{Listed, Message, MessageKind, RawToken, append_message, waiter_id};
 use crate::client_name::ClientId;
 use crate::command::append_publish;
 use crate::error::Unlocked;
@@ -22,7 +22,7 @@ impl Engine {
     pub(super) fn tell_of_removal(&mut self, index: OpIndex, now: Instant) {
         let op = self.locks.ops.at(index);
         let slot = self.locks.slots.at(op.slot());
-        let is_removal = op.outcome == Outcome::Unlocked(Ok(Unlocked::Released))
+        let is_removal = op.outcome == Verdict::Unlocked(Ok(Unlocked::Released))
             && slot.op == Some(index)
             && self.locks.settings.direct_wake;
         if let TokenBytes::Drawn(token) = slot.token
@@ -42,7 +42,7 @@ impl Engine {
         let sender = Listed::named(waiter_id(self.locks.client_id, 0));
         let mut text = Vec::new();
         let key = slot.key.as_slice();
-        append_message(&mut text, (Kind::Removal, 0), sender, &token, iter::empty(), key);
+        append_message(&mut text, (MessageKind::Removal, 0), sender, &token, iter::empty(), key);
         self.locks.scratch.clear();
         append_publish(&mut self.locks.scratch, ChannelName::of(drawn_by).as_bytes(), &text);
         self.locks.write(node, Request::Tell, self.locks.both_clocks(now));
@@ -53,7 +53,7 @@ impl Engine {
     pub(super) fn hear_of_removal(&mut self, message: &Message<'_>, now: Now) {
         let Some(slot_index) = self.locks.slot_of_token(&message.token) else { return };
         let is_it = self.locks.slots.get(slot_index).is_some_and(|slot| {
-            slot.state() == State::Held
+            slot.state() == TokenState::Held
                 && slot.token == TokenBytes::Drawn(message.token)
                 && slot.key.as_slice() == message.key
         });

@@ -5,7 +5,7 @@ use super::core::Engine;
 use super::locks::handover::Heir;
 use super::locks::happening::Happening;
 use super::locks::offers::{Taken, Transfer};
-use super::wait::{Kind, Meant, Message, Terms};
+use super::wait::{Meant, Message, MessageKind, Terms};
 use crate::command::Answer;
 use crate::node::Now;
 use crate::quorum::NodeId;
@@ -87,14 +87,14 @@ impl Engine {
 
     fn hear(&mut self, id: NodeId, message: &Message<'_>, now: Now) {
         match message.kind {
-            Kind::Transfer => self.transferred(id, message, now),
-            Kind::Removal => self.hear_of_removal(message, now),
-            Kind::Announce | Kind::Wake | Kind::GiveUp => {
+            MessageKind::Transfer => self.transferred(id, message, now),
+            MessageKind::Removal => self.hear_of_removal(message, now),
+            MessageKind::Announce | MessageKind::Wake | MessageKind::GiveUp => {
                 if let Some(fence) = message.fence() {
                     self.locks.hear_of_fence(message.key, fence, now);
                 }
                 let slot = self.slot_meant(message);
-                let attempt = if slot.is_none() && message.kind == Kind::Announce {
+                let attempt = if slot.is_none() && message.kind == MessageKind::Announce {
                     self.locks.attempt_for(message.key)
                 } else {
                     None

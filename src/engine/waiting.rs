@@ -4,7 +4,7 @@
 use super::core::Engine;
 use super::locks::happening::Happening;
 use super::locks::slot::LeaseId;
-use super::locks::steps::State;
+use super::locks::steps::TokenState;
 use super::locks::timers::Timer;
 use super::wait::{
     Action, Answer, Call, Input, Message, Offer, Reach, Text, View, Waiting, around_token,
@@ -39,7 +39,7 @@ impl Engine {
     pub(super) fn was_released(&self, message: &Message<'_>) -> bool {
         let slot = self.locks.slot_of_token(&message.token);
         slot.and_then(|slot| self.locks.slots.get(slot)).is_some_and(|slot| {
-            (slot.state().is_deleted() || slot.state() == State::Free)
+            (slot.state().is_deleted() || slot.state() == TokenState::Free)
                 && slot.token == TokenBytes::Drawn(message.token)
                 && slot.key.as_slice() == message.key
         })
@@ -50,7 +50,7 @@ impl Engine {
         self.waiting.queues().filter_map(|slot_index| {
             let slot = self.locks.slots.get(slot_index)?;
             let lease = self.locks.slots.lease_id(slot_index);
-            (slot.state() == State::Held)
+            (slot.state() == TokenState::Held)
                 .then(|| (lease, self.locks.prefix.plain_key(slot.key.as_slice())))
         })
     }

@@ -23,7 +23,7 @@
 use std::fmt;
 
 use super::error::ProtocolError;
-use super::grammar::{Kind, Next, Step, Token, Unit};
+use super::grammar::{FrameKind, Next, Step, Token, Unit};
 use super::reply::Reply;
 
 /// The deepest nesting that can be configured: the size of the decoder's own stack.
@@ -245,14 +245,14 @@ impl Scan {
                 Unit::Nothing | Unit::Bytes => {
                     self.count_element();
                     self.check_room(n.saturating_add(2), limits)?;
-                    if kind == Kind::Verbatim {
+                    if kind == FrameKind::Verbatim {
                         Step::Format { seen: 0, len: n }
                     } else {
                         Step::payload(n)
                     }
                 }
                 Unit::Elements | Unit::Pairs => {
-                    if kind != Kind::Attribute {
+                    if kind != FrameKind::Attribute {
                         self.count_element();
                     }
                     self.open(kind.elements(n), limits)?;

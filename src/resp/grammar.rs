@@ -1,7 +1,7 @@
 //! The grammar of one element: a state, a byte, the next state.
 //!
 //! Layer: bottom, inside `resp`. Called by `decode`, which owns positions, levels and sizes;
-//! [`Kind`] is also what `reply` reads by.
+//! [`FrameKind`] is also what `reply` reads by.
 //!
 //! # Contract
 //!
@@ -25,7 +25,7 @@ const VERBATIM_LEN_MIN: usize = 4;
 
 /// The type of an element, by its first byte.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Kind {
+pub(super) enum FrameKind {
     Simple,
     Error,
     Integer,
@@ -43,7 +43,7 @@ pub(super) enum Kind {
     Push,
 }
 
-impl Kind {
+impl FrameKind {
     pub(super) const fn of(byte: u8) -> Option<Self> {
         Some(match byte {
             b'+' => Self::Simple,
@@ -116,7 +116,7 @@ pub(super) enum Step {
     Integer(Integer),
     Double(Double, u16),
     BigNumber(BigNumber, u16),
-    Length(Kind, Length),
+    Length(FrameKind, Length),
     /// Inside the `txt:` of a verbatim string, `seen` bytes of it passed.
     Format {
         seen: u8,
@@ -136,7 +136,7 @@ pub(super) enum Token {
     /// An element that is one line.
     Line,
     /// The header of an element with this many bytes, elements or pairs.
-    Header(Kind, usize),
+    Header(FrameKind, usize),
     /// The bytes of a bulk string.
     Payload,
 }
@@ -153,7 +153,7 @@ impl Step {
     pub(super) fn next(self, byte: u8) -> Result<Next, ProtocolError> {
         use ProtocolError as E;
         Ok(Next::Step(match (self, byte) {
-            (Self::Type, _) => match Kind::of(byte) {
+            (Self::Type, _) => match FrameKind::of(byte) {
                 Some(kind) => Self::begin(kind),
                 None => return Err(E::UnknownType(byte)),
             },
@@ -188,22 +188,22 @@ impl Step {
         }))
     }
 
-    const fn begin(kind: Kind) -> Self {
+    const fn begin(kind: FrameKind) -> Self {
         match kind {
-            Kind::Simple | Kind::Error => Self::Text { left: LINE_LEN_MAX },
-            Kind::Integer => Self::Integer(Integer::START),
-            Kind::Null => Self::Null,
-            Kind::Boolean => Self::Boolean,
-            Kind::Double => Self::Double(Double::Start, NUMBER_LEN_MAX),
-            Kind::BigNumber => Self::BigNumber(BigNumber::Start, NUMBER_LEN_MAX),
-            Kind::Bulk
-            | Kind::BulkError
-            | Kind::Verbatim
-            | Kind::Array
-            | Kind::Set
-            | Kind::Map
-            | Kind::Attribute
-            | Kind::Push => Self::Length(kind, Length::Start),
+            FrameKind::Simple | FrameKind::Error => Self::Text { left: LINE_LEN_MAX },
+            FrameKind::Integer => Self::Integer(Integer::START),
+            FrameKind::Null => Self::Null,
+            FrameKind::Boolean => Self::Boolean,
+            FrameKind::Double => Self::Double(Double::Start, NUMBER_LEN_MAX),
+            FrameKind::BigNumber => Self::BigNumber(BigNumber::Start, NUMBER_LEN_MAX),
+            FrameKind::Bulk
+            | FrameKind::BulkError
+            | FrameKind::Verbatim
+            | FrameKind::Array
+            | FrameKind::Set
+            | FrameKind::Map
+            | FrameKind::Attribute
+            | FrameKind::Push => Self::Length(kind, Length::Start),
         }
     }
 
@@ -224,10 +224,12 @@ pub(super) enum Length {
 }
 
 impl Length {
-    fn push(self, kind: Kind, byte: u8) -> Result<Self, ProtocolError> {
+    fn push(self, kind: FrameKind, byte: u8) -> Result<Self, ProtocolError> {
         match (self, byte) {
             (Self::Start, b'?') => Err(ProtocolError::Streamed),
-            (Self::Start, b'-') if matches!(kind, Kind::Bulk | Kind::Array) => Ok(Self::Minus),
+            (Self::Start, b'-') if matches!(kind, FrameKind::Bulk | FrameKind::Array) => {
+                Ok(Self::Minus)
+            }
             (Self::Minus, b'1') => Ok(Self::MinusOne),
             (Self::Start, b'0'..=b'9') => Ok(Self::Digits(usize::from(byte - b'0'))),
             (Self::Digits(n @ 1..), b'0'..=b'9') => n
@@ -241,11 +243,11 @@ impl Length {
         }
     }
 
-    const fn token(self, kind: Kind) -> Result<Token, ProtocolError> {
+    const fn token(self, kind: FrameKind) -> Result<Token, ProtocolError> {
         match (self, kind) {
             (Self::MinusOne, _) => Ok(Token::Line),
-            (Self::Digits(0), Kind::Push) => Err(ProtocolError::EmptyPush),
-            (Self::Digits(..VERBATIM_LEN_MIN), Kind::Verbatim) => Err(ProtocolError::Verbatim),
+            (Self::Digits(0), FrameKind::Push) => Err(ProtocolError::EmptyPush),
+            (Self::Digits(..VERBATIM_LEN_MIN), FrameKind::Verbatim) => Err(ProtocolError::Verbatim),
             (Self::Digits(n), _) => Ok(Token::Header(kind, n)),
             (Self::Start | Self::Minus, _) => Err(ProtocolError::Length),
         }

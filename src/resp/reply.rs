@@ -16,7 +16,7 @@
 use std::fmt;
 use std::iter::FusedIterator;
 
-use super::grammar::{Kind, Unit};
+use super::grammar::{FrameKind, Unit};
 
 /// One reply, or one element of one.
 #[derive(Clone, Eq, PartialEq)]
@@ -120,7 +120,7 @@ impl<'b> Items<'b> {
         loop {
             let head = Head::parse(bytes)?;
             let (body, behind) = head.rest.split_at_checked(head.body_len()?)?;
-            if head.kind != Kind::Attribute {
+            if head.kind != FrameKind::Attribute {
                 return Some((head.reply(body)?, behind));
             }
             bytes = behind;
@@ -160,8 +160,8 @@ impl fmt::Debug for Items<'_> {
 
 /// The first line of an element, and all that follows it.
 struct Head<'b> {
-    /// RESP2's nulls count as [`Kind::Null`].
-    kind: Kind,
+    /// RESP2's nulls count as [`FrameKind::Null`].
+    kind: FrameKind,
     /// Between the type byte and the line ending.
     line: &'b [u8],
     /// The bytes or elements that the line announces.
@@ -175,9 +175,9 @@ impl<'b> Head<'b> {
         let end = bytes.iter().position(|&byte| byte == b'\r')?;
         let (line, rest) = bytes.split_at_checked(end)?;
         // Of a valid frame, only `$` and `*` have this line and a unit.
-        let kind = Kind::of(first)?;
+        let kind = FrameKind::of(first)?;
         let is_null = kind.unit() != Unit::Nothing && line == b"-1";
-        let kind = if is_null { Kind::Null } else { kind };
+        let kind = if is_null { FrameKind::Null } else { kind };
         let declared = match kind.unit() {
             Unit::Nothing => 0,
             Unit::Bytes => parse(line)?,
@@ -199,24 +199,24 @@ impl<'b> Head<'b> {
     fn reply(&self, body: &'b [u8]) -> Option<Reply<'b>> {
         let items = Items { rest: body, len: self.declared };
         Some(match self.kind {
-            Kind::Simple => Reply::Simple(self.line),
-            Kind::Error => Reply::Error(self.line),
-            Kind::Integer => Reply::Integer(parse(self.line)?),
-            Kind::Null => Reply::Null,
-            Kind::Boolean => Reply::Boolean(self.line == b"t"),
-            Kind::Double => Reply::Double(self.line),
-            Kind::BigNumber => Reply::BigNumber(self.line),
-            Kind::Bulk => Reply::Bulk(body.get(..self.declared)?),
-            Kind::BulkError => Reply::Error(body.get(..self.declared)?),
-            Kind::Verbatim => {
+            FrameKind::Simple => Reply::Simple(self.line),
+            FrameKind::Error => Reply::Error(self.line),
+            FrameKind::Integer => Reply::Integer(parse(self.line)?),
+            FrameKind::Null => Reply::Null,
+            FrameKind::Boolean => Reply::Boolean(self.line == b"t"),
+            FrameKind::Double => Reply::Double(self.line),
+            FrameKind::BigNumber => Reply::BigNumber(self.line),
+            FrameKind::Bulk => Reply::Bulk(body.get(..self.declared)?),
+            FrameKind::BulkError => Reply::Error(body.get(..self.declared)?),
+            FrameKind::Verbatim => {
                 let (&format, text) = body.get(..self.declared)?.split_first_chunk()?;
                 Reply::Verbatim { format, text: text.strip_prefix(b":")? }
             }
-            Kind::Array => Reply::Array(items),
-            Kind::Set => Reply::Set(items),
-            Kind::Map => Reply::Map(items),
-            Kind::Push => Reply::Push(items),
-            Kind::Attribute => return None,
+            FrameKind::Array => Reply::Array(items),
+            FrameKind::Set => Reply::Set(items),
+            FrameKind::Map => Reply::Map(items),
+            FrameKind::Push => Reply::Push(items),
+            FrameKind::Attribute => return None,
         })
     }
 }
@@ -229,7 +229,7 @@ fn elements_len(bytes: &[u8], count: usize) -> Option<usize> {
     while lacking > 0 {
         let head = Head::parse(rest)?;
         rest = head.rest;
-        if head.kind != Kind::Attribute {
+        if head.kind != FrameKind::Attribute {
             lacking -= 1;
         }
         match head.kind.unit() {

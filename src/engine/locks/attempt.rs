@@ -4,10 +4,10 @@
 use rand::Rng;
 
 use super::happening::Happening;
-use super::op::{Op, OpKind, Outcome};
+use super::op::{Op, OpKind, Verdict};
 use super::slot::LeaseId;
 use super::state::{Failed, Locks};
-use super::steps::{Input, State};
+use super::steps::{TokenInput, TokenState};
 use crate::command::Answer;
 use crate::engine::event::Event;
 use crate::error::{Cause, LockError, Vote};
@@ -44,7 +44,7 @@ impl Locks {
         let t0 = rules::validity_begins(now.real);
         let deadline = self.deadline_from(t0, self.ops.at(index).plan.ttl_ms);
         let op = self.ops.at_mut(index);
-        op.outcome = Outcome::Open;
+        op.outcome = Verdict::Open;
         op.round = Round::default();
         op.set_slot(slot_index);
         op.causes = [Cause::None; NODES_MAX];
@@ -98,14 +98,14 @@ impl Locks {
 
     /// Whether a call for a lock has no attempt under way: it waits for its next one.
     pub(in crate::engine) fn is_between_attempts(&self, index: OpIndex) -> bool {
-        self.slots.at(self.ops.at(index).slot()).state() == State::Between
+        self.slots.at(self.ops.at(index).slot()).state() == TokenState::Between
     }
 
     /// The attempt's time is up.
     #[must_use]
     pub(in crate::engine) fn judge_attempt(&mut self, index: OpIndex, now: Now) -> Option<Failed> {
         let slot_index = self.ops.at(index).slot();
-        let is_gated = self.slots.at(slot_index).state() == State::Gated;
+        let is_gated = self.slots.at(slot_index).state() == TokenState::Gated;
         let op = self.ops.at_mut(index);
         let (open, awaited) = (op.round.open(), std::mem::take(&mut op.round.awaited));
         let vote = Vote::Unknown(Cause::Timeout);
@@ -130,7 +130,7 @@ impl Locks {
     #[inline(always)]
     pub(in crate::engine) fn set_granted(&mut self, id: NodeId, slot_index: SlotIndex) -> bool {
         let slot = self.slots.at_mut(slot_index);
-        let is_counted = matches!(slot.state(), State::Asking | State::Won);
+        let is_counted = matches!(slot.state(), TokenState::Asking | TokenState::Won);
         let Some(op) = slot.op.filter(|_| is_counted) else { return false };
         slot.unanswered.remove(id);
         slot.refs = rules::names_left(slot.refs);
@@ -205,29 +205,29 @@ impl Locks {
             }
         }
         match slot.state() {
-            State::Asking | State::Won => {
+            TokenState::Asking | TokenState::Won => {
                 if let (Vote::Failed(cause) | Vote::Unknown(cause), Some(op)) = (vote, slot.op) {
                     self.ops.at_mut(op).blame(id, cause);
                 }
                 return self.decide(slot_index);
             }
-            State::Gated => {
+            TokenState::Gated => {
                 if let (Vote::Failed(cause) | Vote::Unknown(cause), Some(op)) = (vote, slot.op) {
                     self.ops.at_mut(op).blame(id, cause);
                 }
                 return self.gate_answered(slot_index, now);
             }
-            State::Held if vote == Vote::Granted => {
+            TokenState::Held if vote == Vote::Granted => {
                 self.note_late_vote(slot_index);
                 self.write_claim(id, slot_index, now);
             }
-            State::Between | State::Released => {
+            TokenState::Between | TokenState::Released => {
                 // The key's TTL may have begun only now.
                 let gone_at = now.real.plus_millis(slot.ttl_longest_ms);
                 slot.ends = rules::debt_ends(slot.ends, gone_at);
             }
-            State::Held => self.check_holders(slot_index, now),
-            State::Free | State::Offered | State::GivenAway => {}
+            TokenState::Held => self.check_holders(slot_index, now),
+            TokenState::Free | TokenState::Offered | TokenState::GivenAway => {}
         }
         None
     }
@@ -250,12 +250,12 @@ impl Locks {
     ) -> Option<Failed> {
         let slot = self.slots.at_mut(slot_index);
         let vote = Vote::Unknown(Cause::ConnectionLost);
-        if !slot.state().is_deleted() && slot.state() != State::GivenAway {
+        if !slot.state().is_deleted() && slot.state() != TokenState::GivenAway {
             self.observe(Happening::Vote { node: id, slot: slot_index, vote });
         }
         let slot = self.slots.at_mut(slot_index);
-        if slot.state().is_attempt() || slot.state() == State::Won {
-            let is_gated = slot.state() == State::Gated;
+        if slot.state().is_attempt() || slot.state() == TokenState::Won {
+            let is_gated = slot.state() == TokenState::Gated;
             if let Some(op) = slot.op {
                 let op = self.ops.at_mut(op);
                 op.round.enter(id, vote);
@@ -298,12 +298,12 @@ impl Locks {
         let (slot_index, outcome, keep) = (op.slot(), op.outcome, op.keep);
         let granted = op.round.granted;
         let op = self.ops.id(index);
-        if outcome == Outcome::Won {
+        if outcome == Verdict::Won {
             self.observe(Happening::Lease { op: index, slot: slot_index, now });
             self.close_op(index);
             let slot = self.slots.at_mut(slot_index);
             slot.op = None;
-            slot.step(Input::Take);
+            slot.step(TokenInput::Take);
             slot.granted = granted;
             let lease = LeaseId { slot: slot_index, generation: slot.generation };
             if let Some(keep) = keep {
@@ -334,15 +334,15 @@ impl Locks {
         let unknown = round.unknown.union(round.open());
         let ballot = self.ballot(index, round.granted, round.denied, unknown, now);
         match self.ops.at(index).outcome {
-            Outcome::Taken => LockError::Taken(ballot),
-            Outcome::Expired => LockError::Expired(ballot),
-            Outcome::Cancelled => LockError::Cancelled,
-            Outcome::NoQuorum
-            | Outcome::Won
-            | Outcome::Open
-            | Outcome::Lost
-            | Outcome::Unlocked(_)
-            | Outcome::Answered => LockError::NoQuorum(ballot),
+            Verdict::Taken => LockError::Taken(ballot),
+            Verdict::Expired => LockError::Expired(ballot),
+            Verdict::Cancelled => LockError::Cancelled,
+            Verdict::NoQuorum
+            | Verdict::Won
+            | Verdict::Open
+            | Verdict::Lost
+            | Verdict::Unlocked(_)
+            | Verdict::Answered => LockError::NoQuorum(ballot),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Operations that wait for nodes on their way, if a quorum needs them.
 
-use super::op::{OpKind, Outcome};
+use super::op::{OpKind, Verdict};
 use super::state::{Failed, Locks};
-use super::steps::State;
+use super::steps::TokenState;
 use crate::node::Now;
 use crate::quorum::NodeId;
 use crate::rules;
@@ -20,15 +20,15 @@ impl Locks {
     ) -> Option<(SlotIndex, Option<Failed>)> {
         let can_vote = self.nodes.voters().contains(id);
         let op = self.ops.at(index);
-        if op.outcome != Outcome::Open || op.kind == OpKind::Query {
+        if op.outcome != Verdict::Open || op.kind == OpKind::Query {
             return None;
         }
         let (slot_index, kind) = (op.slot(), op.kind);
         let slot = self.slots.at_mut(slot_index);
         // By now another operation may have the place, and the attempt may be decided.
         let is_waiting = match kind {
-            OpKind::Acquire => slot.state() == State::Asking,
-            OpKind::Extend | OpKind::Adopt | OpKind::Keep => slot.state() == State::Held,
+            OpKind::Acquire => slot.state() == TokenState::Asking,
+            OpKind::Extend | OpKind::Adopt | OpKind::Keep => slot.state() == TokenState::Held,
             OpKind::Release | OpKind::Query | OpKind::Free => false,
         };
         if !rules::may_still_wait(is_waiting) {
@@ -55,7 +55,7 @@ impl Locks {
     /// The operation goes on waiting, if its slot still needs that.
     pub(in crate::engine) fn await_on(&mut self, index: OpIndex, slot_index: SlotIndex) {
         let op = self.ops.at(index);
-        let is_waiting = !op.round.awaited.is_empty() && op.outcome == Outcome::Open;
+        let is_waiting = !op.round.awaited.is_empty() && op.outcome == Verdict::Open;
         if is_waiting && op.slot() == slot_index {
             self.awaiting.push(index);
         }

@@ -1,9 +1,9 @@
 //! What is always true of the locks between two inputs.
 
-use super::op::{Op, OpKind, Outcome};
+use super::op::{Op, OpKind, Verdict};
 use super::slot::Slot;
 use super::state::Locks;
-use super::steps::State;
+use super::steps::TokenState;
 use super::timers::Timer;
 use crate::slab::{OpIndex, SlotIndex};
 
@@ -26,23 +26,23 @@ impl Locks {
         let is_call = op.is_some_and(|op| op.kind == OpKind::Acquire && op.slot() == index);
         let outcome = op.map(|op| op.outcome);
         match slot.state() {
-            State::Free => op.is_none() && slot.refs == 0,
-            State::Asking | State::Gated | State::Between => {
-                is_call && outcome == Some(Outcome::Open)
+            TokenState::Free => op.is_none() && slot.refs == 0,
+            TokenState::Asking | TokenState::Gated | TokenState::Between => {
+                is_call && outcome == Some(Verdict::Open)
             }
-            State::Won => is_call && outcome == Some(Outcome::Won),
-            State::Offered => {
+            TokenState::Won => is_call && outcome == Some(Verdict::Won),
+            TokenState::Offered => {
                 op.is_none() && self.offers.open.contains(index) && slot.was_offered()
             }
-            State::Held => !is_call,
-            State::Released => !is_call || outcome != Some(Outcome::Open),
-            State::GivenAway => slot.holds.is_empty(),
+            TokenState::Held => !is_call,
+            TokenState::Released => !is_call || outcome != Some(Verdict::Open),
+            TokenState::GivenAway => slot.holds.is_empty(),
         }
     }
 
     /// Whether an operation that is under way has a slot that names it, and a time at which it ends.
     fn is_placed(&self, index: OpIndex, op: &Op) -> bool {
-        if matches!(op.kind, OpKind::Free | OpKind::Query) || op.outcome != Outcome::Open {
+        if matches!(op.kind, OpKind::Free | OpKind::Query) || op.outcome != Verdict::Open {
             return true;
         }
         let ends = op.is_listed() || self.timers.is_set(Timer::Judge(index));

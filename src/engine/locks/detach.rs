@@ -8,7 +8,7 @@
 
 use super::slot::LeaseId;
 use super::state::Locks;
-use super::steps::Input;
+use super::steps::TokenInput;
 use crate::error::DetachError;
 use crate::node::Request;
 use crate::quorum::NodeMask;
@@ -64,10 +64,10 @@ impl Locks {
         if rules::is_forgotten(true) {
             self.forget_offer(slot_index);
             let slot = self.slots.at_mut(slot_index);
-            slot.step(Input::GiveAway);
+            slot.step(TokenInput::GiveAway);
             slot.token = TokenBytes::Drawn([0; 20]);
         } else {
-            self.slots.at_mut(slot_index).step(Input::Release);
+            self.slots.at_mut(slot_index).step(TokenInput::Release);
         }
         let slot = self.slots.at_mut(slot_index);
         slot.holds = NodeMask::EMPTY;

@@ -11,10 +11,10 @@
 
 use super::fences::Fencing;
 use super::happening::Happening;
-use super::op::{OpId, OpKind, Outcome};
+use super::op::{OpId, OpKind, Verdict};
 use super::slot::LeaseId;
 use super::state::Locks;
-use super::steps::State;
+use super::steps::TokenState;
 use super::timers::Timer;
 use crate::command::{Answer, ExtendStep, append_extend};
 use crate::engine::event::{Event, LostCause};
@@ -228,7 +228,7 @@ impl Locks {
 
     fn encode_extension(&mut self, slot_index: SlotIndex, step: ExtendStep) {
         let slot = self.slots.at(slot_index);
-        debug_assert_eq!(slot.state(), State::Held, "nothing is extended behind its end");
+        debug_assert_eq!(slot.state(), TokenState::Held, "nothing is extended behind its end");
         let ttl_ms = slot.ttl_ms.into();
         self.scratch.clear();
         append_extend(&mut self.scratch, step, &slot.key, &slot.token, ttl_ms);
@@ -246,7 +246,7 @@ impl Locks {
     ) {
         let slot = self.slots.at_mut(slot_index);
         // Nothing was begun since: decided or not, this extension still applies.
-        let is_wanted = slot.phase == phase && slot.state() == State::Held;
+        let is_wanted = slot.phase == phase && slot.state() == TokenState::Held;
         let current = slot.op.filter(|_| is_wanted);
         let is_missing = matches!(answer, Answer::Null | Answer::Zero);
         let answer = rules::answer_to_extension(answer, is_missing, Answer::Ok);
@@ -315,7 +315,7 @@ impl Locks {
     ) {
         let slot = self.slots.at_mut(slot_index);
         slot.tainted.insert(id);
-        let is_wanted = slot.phase == phase && slot.state() == State::Held;
+        let is_wanted = slot.phase == phase && slot.state() == TokenState::Held;
         if let Some(index) = slot.op.filter(|_| is_wanted) {
             self.ops.at_mut(index).tally.no(id);
             self.ops.at_mut(index).blame(id, Cause::ConnectionLost);
@@ -324,7 +324,7 @@ impl Locks {
     }
 
     /// An extension is decided; the engine's own ones are not reported.
-    pub(in crate::engine) fn end_extension(&mut self, index: OpIndex, outcome: Outcome) {
+    pub(in crate::engine) fn end_extension(&mut self, index: OpIndex, outcome: Verdict) {
         if self.ops.at(index).kind == OpKind::Keep {
             self.ops.unlist(index);
             self.ops.at_mut(index).outcome = outcome;
@@ -337,7 +337,7 @@ impl Locks {
     fn decide_extension(&mut self, slot_index: SlotIndex, now: Now) {
         let slot = self.slots.at(slot_index);
         let Some(index) = slot.op else { return };
-        if self.ops.at(index).outcome != Outcome::Open {
+        if self.ops.at(index).outcome != Verdict::Open {
             return;
         }
         let quorum = self.settings.quorum;
@@ -352,14 +352,14 @@ impl Locks {
                     return self.lose_lease(slot_index, LostCause::Expired, now);
                 }
                 self.slots.at_mut(slot_index).ends = new_deadline;
-                self.end_extension(index, Outcome::Won);
+                self.end_extension(index, Verdict::Won);
             }
             Decision::Lost => {
                 let lost = slot.holds.count() < quorum;
                 let is_adoption = self.ops.at(index).kind == OpKind::Adopt;
                 let (ends, new_deadline) = (slot.ends, self.ops.at(index).new_deadline);
                 self.slots.at_mut(slot_index).ends = rules::deadline_after_miss(ends, new_deadline);
-                self.end_extension(index, if lost { Outcome::Lost } else { Outcome::NoQuorum });
+                self.end_extension(index, if lost { Verdict::Lost } else { Verdict::NoQuorum });
                 if lost && !is_adoption {
                     self.lose_lease(slot_index, LostCause::Gone, now);
                 }
@@ -378,18 +378,18 @@ impl Locks {
         // On a dead connection the extension may still run.
         let open = op.tally.open.union(slot.tainted).without(yes);
         let ballot = || self.ballot(index, yes, gone.without(yes), open.without(gone), now);
-        let is_late = outcome == Outcome::Won && !rules::is_extended_in_time(now, slot.ends);
-        let judged = if is_late { Outcome::Expired } else { outcome };
+        let is_late = outcome == Verdict::Won && !rules::is_extended_in_time(now, slot.ends);
+        let judged = if is_late { Verdict::Expired } else { outcome };
         let result = match judged {
-            Outcome::Won => Ok(()),
-            Outcome::Expired => Err(ExtendError::Expired),
-            Outcome::Lost => Err(ExtendError::Lost(ballot())),
-            Outcome::Cancelled => Err(ExtendError::Cancelled),
-            Outcome::NoQuorum
-            | Outcome::Open
-            | Outcome::Taken
-            | Outcome::Unlocked(_)
-            | Outcome::Answered => Err(ExtendError::NoQuorum(ballot())),
+            Verdict::Won => Ok(()),
+            Verdict::Expired => Err(ExtendError::Expired),
+            Verdict::Lost => Err(ExtendError::Lost(ballot())),
+            Verdict::Cancelled => Err(ExtendError::Cancelled),
+            Verdict::NoQuorum
+            | Verdict::Open
+            | Verdict::Taken
+            | Verdict::Unlocked(_)
+            | Verdict::Answered => Err(ExtendError::NoQuorum(ballot())),
         };
         let op = self.ops.id(index);
         self.observe(Happening::Extended { op: index, outcome: judged });

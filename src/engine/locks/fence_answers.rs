@@ -5,7 +5,7 @@
 //! - An accept counts only where a grant of the node would: read from an admitted node.
 
 use super::state::{Failed, Locks};
-use super::steps::State;
+use super::steps::TokenState;
 use crate::command::Answer;
 use crate::error::{Cause, Vote};
 use crate::node::Now;
@@ -69,7 +69,7 @@ impl Locks {
         let is_accepted = answer == Answer::One
             && rules::is_accept_trusted(self.vote_of_grant(id, now) == Vote::Granted);
         self.raise_ended(id, slot_index, is_accepted);
-        if answer == Answer::Zero && self.slots.at(slot_index).state() == State::Asking {
+        if answer == Answer::Zero && self.slots.at(slot_index).state() == TokenState::Asking {
             // The node no longer holds the key for this client.
             if let Some(op) = self.slots.at(slot_index).op {
                 self.ops.at_mut(op).round.withdraw(id);
@@ -91,7 +91,7 @@ impl Locks {
     }
 
     fn raise_ended(&mut self, id: NodeId, slot_index: SlotIndex, is_accepted: bool) {
-        if self.slots.at(slot_index).state() == State::Asking
+        if self.slots.at(slot_index).state() == TokenState::Asking
             && let Some(fencing) = self.slots.fences.of_mut(slot_index)
         {
             fencing.raised(id, is_accepted);

@@ -9,7 +9,7 @@
 
 use super::fences::{Fencing, Progress};
 use super::happening::Happening;
-use super::op::Outcome;
+use super::op::Verdict;
 use super::slot::{LeaseId, Slots};
 use super::state::{Failed, Locks};
 use crate::command::{append_fenced_set, append_raise, append_time};
@@ -137,7 +137,7 @@ impl Locks {
                     self.ops.at_mut(index).round.withdraw(id);
                     self.ops.at_mut(index).blame(id, Cause::FenceRefused);
                 }
-                Some(Failed { op: index, outcome: Outcome::NoQuorum })
+                Some(Failed { op: index, outcome: Verdict::NoQuorum })
             }
         }
     }

@@ -2,9 +2,9 @@
 //! split the votes.
 
 use super::happening::Happening;
-use super::op::Outcome;
+use super::op::Verdict;
 use super::state::{Failed, Locks};
-use super::steps::Input;
+use super::steps::TokenInput;
 use crate::error::{Cause, Vote};
 use crate::node::Now;
 use crate::quorum::{NodeId, NodeMask};
@@ -35,7 +35,7 @@ impl Locks {
         let mut voters = gated;
         voters.insert(gate);
         self.observe(Happening::Gated);
-        self.slots.at_mut(slot_index).step(Input::Gate);
+        self.slots.at_mut(slot_index).step(TokenInput::Gate);
         self.send_set(gate, slot_index, now);
         self.ops.at_mut(index).gated = gated;
         let absent = self.nodes.all().without(voters);
@@ -54,7 +54,7 @@ impl Locks {
         let index = slot.op?;
         let round = self.ops.at(index).round;
         if !round.granted.is_empty() {
-            slot.step(Input::Open);
+            slot.step(TokenInput::Open);
             // The answer may be the first thing that was read for a while.
             let now = self.now(now.real);
             let gated = std::mem::take(&mut self.ops.at_mut(index).gated);
@@ -71,7 +71,7 @@ impl Locks {
             self.decide(slot_index)
         } else if round.open().is_empty() {
             let is_taken = !round.denied.is_empty();
-            let outcome = if is_taken { Outcome::Taken } else { Outcome::NoQuorum };
+            let outcome = if is_taken { Verdict::Taken } else { Verdict::NoQuorum };
             let gated = std::mem::take(&mut self.ops.at_mut(index).gated);
             for node in gated {
                 let round = &mut self.ops.at_mut(index).round;

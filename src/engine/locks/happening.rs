@@ -1,6 +1,6 @@
 //! [`Happening`]: what those who watch may hear of.
 
-use super::op::Outcome;
+use super::op::Verdict;
 use super::slot::LeaseId;
 use crate::engine::event::LostCause;
 use crate::error::{Cause, LockError, UnlockError, Unlocked, Vote};
@@ -32,7 +32,7 @@ pub(in crate::engine) enum Happening<'a> {
     /// A quorum has granted.
     Won { op: OpIndex },
     /// A quorum cannot be had, or came too late.
-    AttemptFailed { op: OpIndex, outcome: Outcome },
+    AttemptFailed { op: OpIndex, outcome: Verdict },
     /// The caller cancelled it.
     AttemptCancelled,
     /// The call waits to be woken.
@@ -44,7 +44,7 @@ pub(in crate::engine) enum Happening<'a> {
     /// Its lease is handed over.
     Lease { op: OpIndex, slot: SlotIndex, now: Instant },
     /// It ends without a lease.
-    Refused { op: OpIndex, outcome: Outcome, error: &'a LockError, now: Instant },
+    Refused { op: OpIndex, outcome: Verdict, error: &'a LockError, now: Instant },
     /// A waiter of another client is woken.
     WakeSent { node: NodeId, key: Option<&'a [u8]> },
     /// Its lock is handed over to a waiter of another client.
@@ -58,11 +58,11 @@ pub(in crate::engine) enum Happening<'a> {
     /// An extension begins.
     Extension { op: OpIndex, slot: SlotIndex, ttl_ms: u32 },
     /// A caller's extension, or its adoption of a lease, is reported.
-    Extended { op: OpIndex, outcome: Outcome },
+    Extended { op: OpIndex, outcome: Verdict },
     /// A lease that was adopted is handed over.
     Adopted { slot: SlotIndex, now: Instant },
     /// An extension of the engine's own has ended.
-    KeptAlive { op: OpIndex, outcome: Outcome },
+    KeptAlive { op: OpIndex, outcome: Verdict },
     /// A lease in the engine's care is lost.
     Lost { slot: SlotIndex, cause: LostCause },
     /// A release begins, after a failed attempt or of a lease.

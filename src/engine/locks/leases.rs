@@ -9,10 +9,10 @@
 
 use super::happening::Happening;
 use super::keep::{Loss, third};
-use super::op::{OpKind, Outcome};
+use super::op::{OpKind, Verdict};
 use super::slot::{CHANGED, LATE_VOTE, LeaseId};
 use super::state::{Done, Locks};
-use super::steps::State;
+use super::steps::TokenState;
 use super::timers::Timer;
 use crate::engine::event::{Event, LostCause};
 use crate::node::Now;
@@ -95,18 +95,18 @@ impl Locks {
     pub(in crate::engine) fn plan_extension(
         &mut self,
         slot_index: SlotIndex,
-        outcome: Outcome,
+        outcome: Verdict,
         now: Now,
     ) {
         let slot = self.slots.at(slot_index);
         let (keep, ttl_ms) = (self.keep_of(slot_index), slot.ttl_ms);
-        let Some(index) = keep.filter(|_| slot.state() == State::Held) else { return };
+        let Some(index) = keep.filter(|_| slot.state() == TokenState::Held) else { return };
         let keep = self.keeps.at_mut(index);
         if !keep.is_held || keep.is_lost {
             return;
         }
         let began = keep.began;
-        if outcome == Outcome::Won {
+        if outcome == Verdict::Won {
             keep.extend_at = began + third(ttl_ms);
         } else {
             self.extend_again(index, began, now);
@@ -152,7 +152,7 @@ impl Locks {
     ) {
         let lease = self.slots.lease_id(slot_index);
         let slot = self.slots.at_mut(slot_index);
-        if slot.state() != State::Held {
+        if slot.state() != TokenState::Held {
             return;
         }
         if slot.ends > now.real {
@@ -161,12 +161,12 @@ impl Locks {
         }
         let op = self.slots.at(slot_index).op;
         let keep_index = self.keep_of(slot_index);
-        if let Some(op) = op.filter(|&op| self.ops.at(op).outcome == Outcome::Open) {
+        if let Some(op) = op.filter(|&op| self.ops.at(op).outcome == Verdict::Open) {
             match self.ops.at(op).kind {
                 OpKind::Keep => self.end_keep_alive(slot_index),
                 OpKind::Extend => {
                     let is_gone = cause == LostCause::Gone;
-                    self.finish(op, if is_gone { Outcome::Lost } else { Outcome::Expired });
+                    self.finish(op, if is_gone { Verdict::Lost } else { Verdict::Expired });
                 }
                 OpKind::Free
                 | OpKind::Acquire
@@ -190,7 +190,7 @@ impl Locks {
     /// A node turned out not to have the key.
     pub(in crate::engine) fn check_holders(&mut self, slot_index: SlotIndex, now: Now) {
         let slot = self.slots.at(slot_index);
-        if slot.state() == State::Held
+        if slot.state() == TokenState::Held
             && slot.op.is_none_or(|op| self.ops.at(op).kind != OpKind::Adopt)
             && !slot.holds.has_at_least(self.settings.quorum)
         {
@@ -212,7 +212,7 @@ impl Locks {
         while let Some(slot_index) = self.keeps.changed.pop_front() {
             let slot = self.slots.at_mut(slot_index);
             slot.leave(CHANGED);
-            if slot.state() == State::Held {
+            if slot.state() == TokenState::Held {
                 return Some(self.slots.lease_id(slot_index));
             }
         }

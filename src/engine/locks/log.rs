@@ -7,9 +7,9 @@
 use tracing::{Level, Span, event, span};
 
 use super::happening::Happening;
-use super::op::{OpKind, Outcome};
+use super::op::{OpKind, Verdict};
 use super::state::Locks;
-use super::steps::State;
+use super::steps::TokenState;
 use super::view::NodeState;
 use crate::engine::event::LostCause;
 use crate::error::{Cause, Unlocked, Vote};
@@ -32,15 +32,15 @@ const fn vote_name(vote: Vote) -> (&'static str, Cause) {
     }
 }
 
-const fn outcome_name(outcome: Outcome) -> &'static str {
+const fn outcome_name(outcome: Verdict) -> &'static str {
     match outcome {
-        Outcome::Won => "won",
-        Outcome::Taken => "taken",
-        Outcome::NoQuorum => "no_quorum",
-        Outcome::Expired => "expired",
-        Outcome::Cancelled => "cancelled",
-        Outcome::Lost => "lost",
-        Outcome::Open | Outcome::Unlocked(_) | Outcome::Answered => "open",
+        Verdict::Won => "won",
+        Verdict::Taken => "taken",
+        Verdict::NoQuorum => "no_quorum",
+        Verdict::Expired => "expired",
+        Verdict::Cancelled => "cancelled",
+        Verdict::Lost => "lost",
+        Verdict::Open | Verdict::Unlocked(_) | Verdict::Answered => "open",
     }
 }
 
@@ -96,13 +96,13 @@ impl Locks {
             }
             Happening::Vote { node, slot, vote } => {
                 let slot = self.slots.at(slot);
-                let is_late = !slot.state().is_attempt() && slot.state() != State::Won;
+                let is_late = !slot.state().is_attempt() && slot.state() != TokenState::Won;
                 let span = self.traces.of(slot.op.filter(|_| !is_late));
                 let (node, (vote, cause)) = (self.nodes.name(node), vote_name(vote));
                 let cause = cause.name();
                 line!(LOCK, TRACE, span, "vote", node, vote, cause, is_late);
             }
-            Happening::Won { op } => self.log_decision(op, Outcome::Won),
+            Happening::Won { op } => self.log_decision(op, Verdict::Won),
             Happening::AttemptFailed { op, outcome } => self.log_decision(op, outcome),
             Happening::Waits { op } => line!(LOCK, DEBUG, self.traces.of(Some(op)), "wait"),
             Happening::Woken { op, node: Some(node) } => {
@@ -143,7 +143,7 @@ impl Locks {
                 self.traces.begin(op, span);
             }
             Happening::Extended { op, outcome } | Happening::KeptAlive { op, outcome } => {
-                let (is_won, tally) = (outcome == Outcome::Won, self.ops.at(op).tally);
+                let (is_won, tally) = (outcome == Verdict::Won, self.ops.at(op).tally);
                 let (extended, gone) = (tally.yes.count(), tally.no.count());
                 line!(LOCK, DEBUG, &self.traces.end(op).call, "extended", is_won, extended, gone);
             }
@@ -203,7 +203,7 @@ impl Locks {
         }
     }
 
-    fn log_decision(&mut self, op: OpIndex, outcome: Outcome) {
+    fn log_decision(&mut self, op: OpIndex, outcome: Verdict) {
         let (round, needed) = (self.ops.at(op).round, self.settings.quorum);
         let (granted, denied) = (round.granted.count(), round.denied.count());
         let (failed, unknown) = (round.failed.count(), round.unknown.count());

@@ -18,9 +18,9 @@
 
 use super::handover::Past;
 use super::happening::Happening;
-use super::op::Outcome;
+use super::op::Verdict;
 use super::state::Locks;
-use super::steps::{Input, State};
+use super::steps::{TokenInput, TokenState};
 use super::timers::Timer;
 use crate::error::{Cause, Vote};
 use crate::node::Now;
@@ -131,7 +131,8 @@ impl Locks {
         let op = self.ops.at(index);
         let (key, ttl_ms) = (self.slots.at(op.slot()).key.clone(), op.plan.ttl_ms);
         let deadline = self.deadline_from(now, ttl_ms);
-        let slot_index = self.slots.open(key.as_slice(), TokenBytes::Drawn(token), Input::Offer);
+        let slot_index =
+            self.slots.open(key.as_slice(), TokenBytes::Drawn(token), TokenInput::Offer);
         let slot = self.slots.at_mut(slot_index);
         slot.set_offered();
         (slot.ttl_ms, slot.ttl_longest_ms) = (ttl_ms, ttl_ms);
@@ -160,10 +161,10 @@ impl Locks {
         let is_vote =
             is_clean && is_trusted && rules::is_with_offered_ttl(slot.ttl_ms == transfer.ttl_ms);
         match slot.state() {
-            State::Offered => {
+            TokenState::Offered => {
                 let op = self.offers.open.get(slot_index).copied();
                 let Some(op) =
-                    op.filter(|&op| rules::takes_up(self.ops.at(op).outcome == Outcome::Open))
+                    op.filter(|&op| rules::takes_up(self.ops.at(op).outcome == Verdict::Open))
                 else {
                     self.end_offer(slot_index, now);
                     return self.handed_in_vain(id, slot_index, transfer.from, now);
@@ -185,17 +186,17 @@ impl Locks {
                     Taken::Partly(op)
                 }
             }
-            State::Asking | State::Gated | State::Won | State::Held => {
+            TokenState::Asking | TokenState::Gated | TokenState::Won | TokenState::Held => {
                 if !rules::is_left_to_lease(true) {
                     return self.handed_in_vain(id, slot_index, transfer.from, now);
                 }
                 self.another_vote(id, slot_index, is_vote, now);
                 Taken::Late(slot_index)
             }
-            State::Between | State::Released => {
+            TokenState::Between | TokenState::Released => {
                 self.handed_in_vain(id, slot_index, transfer.from, now)
             }
-            State::Free | State::GivenAway => Taken::Unwanted,
+            TokenState::Free | TokenState::GivenAway => Taken::Unwanted,
         }
     }
 
@@ -206,7 +207,7 @@ impl Locks {
         slot.unanswered.remove(id);
         if rules::is_late_vote(is_vote) && !slot.granted.contains(id) {
             slot.granted.insert(id);
-            let op = slot.op.filter(|_| slot.state() != State::Held);
+            let op = slot.op.filter(|_| slot.state() != TokenState::Held);
             if let Some(op) = op {
                 self.ops.at_mut(op).round.enter(id, Vote::Granted);
             } else {
@@ -229,7 +230,7 @@ impl Locks {
     pub(in crate::engine) fn receiver(&self, token: &[u8; 20], key: &[u8]) -> Option<OpIndex> {
         let slot_index = self.slot_of_token(token)?;
         let slot = self.slots.get(slot_index)?;
-        let is_it = slot.state() == State::Offered
+        let is_it = slot.state() == TokenState::Offered
             && slot.token == TokenBytes::Drawn(*token)
             && slot.key.as_slice() == key;
         self.offers.open.get(slot_index).copied().filter(|_| is_it)
@@ -290,7 +291,7 @@ impl Locks {
     pub(in crate::engine) fn withdraw_offers(&mut self, op: OpIndex) {
         for slot_index in self.offers.of(op) {
             self.offers.open.remove(slot_index);
-            self.slots.at_mut(slot_index).step(Input::Release);
+            self.slots.at_mut(slot_index).step(TokenInput::Release);
             self.slots.unref(slot_index);
         }
     }
@@ -315,7 +316,7 @@ impl Locks {
         let slot = self.slots.at_mut(slot_index);
         slot.tainted = rules::with_held(slot.tainted, slot.holds);
         if slot.holds.is_empty() {
-            slot.step(Input::Release);
+            slot.step(TokenInput::Release);
         } else {
             self.release_slot(slot_index, None, now);
         }
@@ -388,14 +389,14 @@ impl Locks {
             let slot = self.slots.at_mut(slot_index);
             // A delete may be on its way there already.
             if !rules::is_unheard_owed(!slot.holds.contains(id))
-                || rules::is_left_when_over(slot.state() != State::Offered)
+                || rules::is_left_when_over(slot.state() != TokenState::Offered)
             {
                 continue;
             }
             slot.holds.insert(id);
             slot.unanswered.insert(id);
             // A lease deletes its key by its own release.
-            if slot.state() == State::Offered || slot.state().is_deleted() {
+            if slot.state() == TokenState::Offered || slot.state().is_deleted() {
                 slot.tainted.insert(id);
                 self.owe(id, slot_index, now);
             }
@@ -413,7 +414,7 @@ impl Locks {
     #[cfg(any(test, feature = "sim", feature = "fuzzing"))]
     pub(in crate::engine) fn offers_remembered(&self) -> usize {
         let slots = self.offers.past.iter().map(|past| self.slots.at(past.slot));
-        slots.filter(|slot| slot.state() == State::Released && slot.refs == 1).count()
+        slots.filter(|slot| slot.state() == TokenState::Released && slot.refs == 1).count()
     }
 
     /// A lock was handed over to an offer that is over. The first word of that has it deleted at all

@@ -49,7 +49,7 @@ pub(in crate::engine) enum OpKind {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::engine) enum Outcome {
+pub(in crate::engine) enum Verdict {
     Open,
     /// The round was won; the lease is checked again at the hand-over.
     Won,
@@ -94,7 +94,7 @@ impl Plan {
 pub(in crate::engine) struct Op {
     pub(in crate::engine) generation: u32,
     pub(in crate::engine) kind: OpKind,
-    pub(in crate::engine) outcome: Outcome,
+    pub(in crate::engine) outcome: Verdict,
     /// The slot of the current attempt, of the lease, or of the release.
     /// None for a query.
     slot: Option<SlotIndex>,
@@ -112,7 +112,7 @@ pub(in crate::engine) struct Op {
     pub(in crate::engine) plan: Plan,
     /// How the last attempt of an acquisition failed; before the first, that other calls come
     /// first.
-    pub(in crate::engine) failed: Outcome,
+    pub(in crate::engine) failed: Verdict,
     /// The nodes that the attempt under way asks once the gate has granted.
     pub(in crate::engine) gated: NodeMask,
     /// The votes of the attempt; also the nodes that an extension waits for.
@@ -171,7 +171,7 @@ impl Ops {
         let index = self.ops.take(Op::empty)?;
         let op = self.at_mut(index);
         op.kind = kind;
-        op.outcome = Outcome::Open;
+        op.outcome = Verdict::Open;
         op.plan.deadline = Instant::MAX;
         op.judge_at = Instant::MAX;
         op.keep = None;
@@ -280,7 +280,7 @@ impl Op {
         Self {
             generation: 0,
             kind: OpKind::Free,
-            outcome: Outcome::Open,
+            outcome: Verdict::Open,
             slot: None,
             keep: None,
             prev: None,
@@ -290,7 +290,7 @@ impl Op {
             has_more: false,
             judge_at: Instant::MAX,
             plan: Plan::default(),
-            failed: Outcome::Taken,
+            failed: Verdict::Taken,
             gated: NodeMask::EMPTY,
             round: Round::default(),
             tally: Tally::default(),
@@ -311,7 +311,7 @@ impl Op {
 
     /// Whether it is a call for a lock that is not decided.
     pub(in crate::engine) fn goes_on(&self) -> bool {
-        self.kind == OpKind::Acquire && self.outcome == Outcome::Open
+        self.kind == OpKind::Acquire && self.outcome == Verdict::Open
     }
 
     /// The slot of an operation on a lock.

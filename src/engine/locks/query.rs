@@ -1,6 +1,6 @@
 //! Queries to the nodes: what a key holds, how a node is set up. No lock depends on one.
 
-use super::op::{Asked, OpId, OpKind, Outcome};
+use super::op::{Asked, OpId, OpKind, Verdict};
 use super::state::Locks;
 use crate::engine::event::Event;
 use crate::error::{Cause, LockError};
@@ -58,7 +58,7 @@ impl Locks {
         op.has_more = true;
         op.query = Some(Box::new(Asked { asked_at: now.real, answers, open }));
         if open == 0 {
-            self.finish(index, Outcome::Answered);
+            self.finish(index, Verdict::Answered);
         } else {
             self.begin_round(index, now);
         }
@@ -99,7 +99,7 @@ impl Locks {
         let Request::Query { op: index, phase, .. } = pending.request else { return };
         let op = self.ops.at(index);
         if op.kind != OpKind::Query
-            || op.outcome != Outcome::Open
+            || op.outcome != Verdict::Open
             || self.query_phase(index) != phase
         {
             return;
@@ -111,7 +111,7 @@ impl Locks {
         }
         asked.open = asked.open.saturating_sub(1);
         if asked.open == 0 {
-            self.finish(index, Outcome::Answered);
+            self.finish(index, Verdict::Answered);
         }
     }
 

@@ -10,9 +10,9 @@
 
 use super::handover::Heir;
 use super::happening::Happening;
-use super::op::{OpId, OpKind, Outcome};
+use super::op::{OpId, OpKind, Verdict};
 use super::state::Locks;
-use super::steps::{Input, State};
+use super::steps::{TokenInput, TokenState};
 use crate::command::{Answer, ReleaseStep, append_release};
 use crate::engine::event::Event;
 use crate::error::{Cause, UnlockError, Unlocked};
@@ -50,8 +50,8 @@ impl Locks {
     pub(in crate::engine) fn cancel_extension(&mut self, slot_index: SlotIndex) {
         self.end_keep_alive(slot_index);
         let op = self.slots.at(slot_index).op;
-        if let Some(extension) = op.filter(|&op| self.ops.at(op).outcome == Outcome::Open) {
-            self.finish(extension, Outcome::Cancelled);
+        if let Some(extension) = op.filter(|&op| self.ops.at(op).outcome == Verdict::Open) {
+            self.finish(extension, Verdict::Cancelled);
         }
     }
 
@@ -96,15 +96,16 @@ impl Locks {
         if !slot.state().is_alive() {
             return NodeMask::EMPTY;
         }
-        let is_attempt = matches!(slot.state(), State::Gated | State::Asking | State::Won);
+        let is_attempt =
+            matches!(slot.state(), TokenState::Gated | TokenState::Asking | TokenState::Won);
         let call = slot.op.filter(|_| is_attempt);
         let goes_on = call.is_some_and(|call| self.ops.at(call).goes_on());
         if rules::ends_lease(is_handed_over) {
             // Each for itself, so that the input is a constant.
             if goes_on {
-                slot.step(Input::Fail);
+                slot.step(TokenInput::Fail);
             } else {
-                slot.step(Input::Release);
+                slot.step(TokenInput::Release);
             }
         }
         slot.phase = slot.phase.next();
@@ -116,7 +117,7 @@ impl Locks {
             let op = self.ops.at_mut(op);
             holds = rules::with_unanswered(holds, unanswered.without(op.round.unknown));
             holds = rules::with_unknown(holds, op.round.unknown);
-            holds = rules::with_cancelled(holds, op.outcome == Outcome::Cancelled);
+            holds = rules::with_cancelled(holds, op.outcome == Verdict::Cancelled);
             op.tally = Tally::begin(holds, all.without(holds));
         }
         let claim = if is_kept { self.take_claim(slot_index) } else { None };
@@ -165,7 +166,7 @@ impl Locks {
 
     fn encode_release(&mut self, slot_index: SlotIndex, step: ReleaseStep) {
         let slot = self.slots.at(slot_index);
-        debug_assert_ne!(slot.state(), State::GivenAway, "another client may have the lock");
+        debug_assert_ne!(slot.state(), TokenState::GivenAway, "another client may have the lock");
         self.scratch.clear();
         append_release(&mut self.scratch, step, &slot.key, &slot.token);
     }
@@ -450,10 +451,10 @@ impl Locks {
     /// Decides a release whose result is awaited, if the answers suffice.
     pub(in crate::engine) fn decide_release(&mut self, slot_index: SlotIndex) {
         let slot = self.slots.at(slot_index);
-        let Some(index) = slot.op.filter(|_| slot.state() == State::Released) else { return };
+        let Some(index) = slot.op.filter(|_| slot.state() == TokenState::Released) else { return };
         let op = self.ops.at(index);
         let tally = op.tally;
-        if op.kind != OpKind::Release || op.outcome != Outcome::Open {
+        if op.kind != OpKind::Release || op.outcome != Verdict::Open {
             return;
         }
         let unlocked = match tally.decide(self.settings.node_count, self.settings.quorum) {
@@ -462,7 +463,7 @@ impl Locks {
             Decision::Open if tally.open.is_empty() => Ok(Unlocked::Unknown),
             Decision::Open => return,
         };
-        self.finish(index, Outcome::Unlocked(unlocked));
+        self.finish(index, Verdict::Unlocked(unlocked));
     }
 
     #[inline(never)]
@@ -475,7 +476,7 @@ impl Locks {
         self.slots.at_mut(slot_index).op = None;
         self.slots.free_if_unnamed(slot_index);
         let result =
-            if let Outcome::Unlocked(result) = outcome { result } else { Ok(Unlocked::Unknown) };
+            if let Verdict::Unlocked(result) = outcome { result } else { Ok(Unlocked::Unknown) };
         self.observe(Happening::Released { op: index, result });
         Some(Event::Unlock { op, result })
     }

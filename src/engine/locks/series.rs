@@ -2,7 +2,7 @@
 
 use super::op::OpKind;
 use super::state::Locks;
-use super::steps::State;
+use super::steps::TokenState;
 use crate::count::{CallCounts, Oldest};
 use crate::engine::counts::Ends;
 use crate::histogram::Histogram;
@@ -129,7 +129,7 @@ impl Locks {
             }
         }
         for (index, slot) in self.slots.slots.iter() {
-            if slot.state() == State::Held && !is_announced(self.keep_of(index)) {
+            if slot.state() == TokenState::Held && !is_announced(self.keep_of(index)) {
                 self.counts.hold_began(index).into_iter().for_each(|at| oldest.note_hold(at));
             }
         }

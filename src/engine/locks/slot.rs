@@ -7,7 +7,7 @@
 //! - Handles carry a generation, so one to a freed slot finds nothing.
 
 use super::fences::Fences;
-use super::steps::{Input, State};
+use super::steps::{TokenInput, TokenState};
 use crate::key::{self, Key};
 use crate::node::Phase;
 use crate::quorum::NodeMask;
@@ -63,7 +63,7 @@ pub(in crate::engine) struct Slot {
     pub(in crate::engine) extensions: u16,
     /// Counts extensions and the release, to tell a late answer from a current one.
     pub(in crate::engine) phase: Phase,
-    state: State,
+    state: TokenState,
     marks: u8,
 }
 
@@ -95,7 +95,7 @@ impl Slots {
         &mut self,
         key: &[u8],
         token: TokenBytes,
-        input: Input,
+        input: TokenInput,
     ) -> SlotIndex {
         let index = self.slots.take(Slot::empty).expect("memory ends before indices do");
         let slot = self.at_mut(index);
@@ -137,7 +137,7 @@ impl Slots {
     pub(in crate::engine) fn held(&self, lease: LeaseId) -> Option<&Slot> {
         self.slots
             .get(lease.slot)
-            .filter(|slot| slot.generation == lease.generation && slot.state == State::Held)
+            .filter(|slot| slot.generation == lease.generation && slot.state == TokenState::Held)
     }
 
     pub(in crate::engine) fn lease_id(&self, index: SlotIndex) -> LeaseId {
@@ -157,11 +157,11 @@ impl Slots {
     #[inline]
     pub(in crate::engine) fn free_if_unnamed(&mut self, index: SlotIndex) {
         let slot = self.at_mut(index);
-        if matches!(slot.state, State::Released | State::GivenAway)
+        if matches!(slot.state, TokenState::Released | TokenState::GivenAway)
             && slot.refs == 0
             && slot.op.is_none()
         {
-            slot.step(Input::Forget);
+            slot.step(TokenInput::Forget);
             slot.generation = slot.generation.wrapping_add(1);
             if slot.is_fenced() {
                 self.fences.remove(index);
@@ -178,13 +178,13 @@ impl Slots {
 
 impl Slot {
     #[inline]
-    pub(in crate::engine) const fn state(&self) -> State {
+    pub(in crate::engine) const fn state(&self) -> TokenState {
         self.state
     }
 
     /// Something happens to the token: see the [table](super::steps).
     #[inline(always)]
-    pub(in crate::engine) fn step(&mut self, input: Input) {
+    pub(in crate::engine) fn step(&mut self, input: TokenInput) {
         let next = self.state.next(input);
         debug_assert!(next.is_some(), "{input:?} of a token that is {:?}", self.state);
         self.state = next.unwrap_or(self.state);
@@ -237,7 +237,7 @@ impl Slot {
             refs: 0,
             op: None,
             word: 0,
-            state: State::Free,
+            state: TokenState::Free,
             marks: 0,
             phase: Phase::default(),
             key: Key::new(),

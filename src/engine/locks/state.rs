@@ -14,11 +14,11 @@ use rand::{Rng, SeedableRng};
 
 use super::handover::Offers;
 use super::keep::Keeps;
-use super::op::{Ops, Outcome};
+use super::op::{Ops, Verdict};
 use super::prefix::Prefix;
 use super::settings::Settings;
 use super::slot::Slots;
-use super::steps::Input;
+use super::steps::TokenInput;
 use super::timers::{Timer, Timers};
 use crate::client_name::ClientId;
 use crate::command::SetOptions;
@@ -48,7 +48,7 @@ pub(in crate::engine) enum Done {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) struct Failed {
     pub(in crate::engine) op: OpIndex,
-    pub(in crate::engine) outcome: Outcome,
+    pub(in crate::engine) outcome: Verdict,
 }
 
 /// See the [module](self).
@@ -193,10 +193,10 @@ impl Locks {
     }
 
     /// The operation is decided; its result waits to be taken.
-    pub(in crate::engine) fn finish(&mut self, index: OpIndex, outcome: Outcome) {
+    pub(in crate::engine) fn finish(&mut self, index: OpIndex, outcome: Verdict) {
         self.ops.unlist(index);
         let op = self.ops.at_mut(index);
-        debug_assert_eq!(op.outcome, Outcome::Open, "an operation ends once");
+        debug_assert_eq!(op.outcome, Verdict::Open, "an operation ends once");
         op.outcome = outcome;
         self.done.push_back(Done::Op(index));
     }
@@ -325,7 +325,7 @@ impl Locks {
     pub(in crate::engine) fn open_foreign(&mut self, key: &[u8], token: TokenBytes) -> SlotIndex {
         let ttl_ms = self.settings.max_ttl_ms;
         let all = self.nodes.all();
-        let slot_index = self.slots.open(key, token, Input::Name);
+        let slot_index = self.slots.open(key, token, TokenInput::Name);
         let slot = self.slots.at_mut(slot_index);
         slot.holds = all;
         slot.ttl_ms = ttl_ms;

@@ -2,7 +2,7 @@
 
 /// What a token is to its client. States that are asked for together are neighbours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::engine) enum State {
+pub(in crate::engine) enum TokenState {
     Free,
     /// Offered by a call that waits: a holder may hand its lock over to it.
     Offered,
@@ -24,7 +24,7 @@ pub(in crate::engine) enum State {
 
 /// What happens to a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::engine) enum Input {
+pub(in crate::engine) enum TokenInput {
     /// An attempt draws it.
     Begin,
     /// A call that waits offers it.
@@ -49,12 +49,12 @@ pub(in crate::engine) enum Input {
     Forget,
 }
 
-impl State {
+impl TokenState {
     /// The table: for each input, the states in which it may come, and the next state. `None`: this
     /// cannot happen to the token. Inputs are constants, so each step is a comparison.
     #[inline(always)]
-    pub(in crate::engine) const fn next(self, input: Input) -> Option<Self> {
-        use Input as I;
+    pub(in crate::engine) const fn next(self, input: TokenInput) -> Option<Self> {
+        use TokenInput as I;
         let (may_come, next) = match input {
             I::Begin => (matches!(self, Self::Free), Self::Asking),
             I::Offer => (matches!(self, Self::Free), Self::Offered),
@@ -100,22 +100,23 @@ mod tests {
     #[test]
     fn a_token_that_is_over_never_comes_back_before_it_is_forgotten() {
         let all = [
-            Input::Begin,
-            Input::Offer,
-            Input::Name,
-            Input::Gate,
-            Input::Open,
-            Input::Win,
-            Input::Take,
-            Input::Fail,
-            Input::Leave,
-            Input::Release,
-            Input::GiveAway,
-            Input::Forget,
+            TokenInput::Begin,
+            TokenInput::Offer,
+            TokenInput::Name,
+            TokenInput::Gate,
+            TokenInput::Open,
+            TokenInput::Win,
+            TokenInput::Take,
+            TokenInput::Fail,
+            TokenInput::Leave,
+            TokenInput::Release,
+            TokenInput::GiveAway,
+            TokenInput::Forget,
         ];
-        for over in [State::Between, State::Released, State::GivenAway] {
+        for over in [TokenState::Between, TokenState::Released, TokenState::GivenAway] {
             let next: Vec<_> = all.iter().filter_map(|&input| over.next(input)).collect();
-            let expected = if over == State::Between { State::Released } else { State::Free };
+            let expected =
+                if over == TokenState::Between { TokenState::Released } else { TokenState::Free };
             assert_eq!(next, [expected], "{over:?}");
         }
     }

@@ -5,9 +5,9 @@
 //! - A node that may not vote gets no request: its vote fails at once.
 
 use super::happening::Happening;
-use super::op::Outcome;
+use super::op::Verdict;
 use super::state::{Failed, Locks};
-use super::steps::State;
+use super::steps::TokenState;
 use crate::command::append_set;
 use crate::error::{Cause, Vote};
 use crate::node::{Now, Request};
@@ -98,7 +98,7 @@ impl Locks {
     #[must_use]
     pub(in crate::engine) fn decide(&mut self, slot_index: SlotIndex) -> Option<Failed> {
         let slot = self.slots.at(slot_index);
-        let index = slot.op.filter(|_| slot.state() == State::Asking)?;
+        let index = slot.op.filter(|_| slot.state() == TokenState::Asking)?;
         let op = self.ops.at(index);
         match op.round.decide(self.settings.node_count, self.settings.quorum) {
             Decision::Open => None,
@@ -114,14 +114,14 @@ impl Locks {
     }
 
     /// Why an attempt has no lease, by its votes.
-    fn loss(&self, index: OpIndex) -> Outcome {
+    fn loss(&self, index: OpIndex) -> Verdict {
         let (round, quorum) = (&self.ops.at(index).round, self.settings.quorum);
         if round.granted.count() >= quorum {
-            Outcome::Expired
+            Verdict::Expired
         } else if round.is_taken(self.settings.node_count, quorum) {
-            Outcome::Taken
+            Verdict::Taken
         } else {
-            Outcome::NoQuorum
+            Verdict::NoQuorum
         }
     }
 }

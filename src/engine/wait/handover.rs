@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use super::message::{self, Kind, Offer, RawToken};
+use super::message::{self, MessageKind, Offer, RawToken};
 use super::outside::View;
 use super::wakes::Wake;
 use super::{Waiting, hash};
@@ -107,7 +107,7 @@ impl Waiting {
         let near = Some(first.node).filter(|&node| terms.able.contains(node));
         let near = near.or_else(|| view.reach.first_of(terms.able, key.as_slice()))?;
         text.clear();
-        let header = (Kind::Transfer, queue.row.saturating_add(1));
+        let header = (MessageKind::Transfer, queue.row.saturating_add(1));
         let rest = queue.list.listed(now).skip(rules::listed_from(1, queue.list.len()));
         message::append(text, header, first.listed(now), token, rest, key);
         Some(NextHolder { offer, near, mark_at: message::MARK_AT })

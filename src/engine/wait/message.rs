@@ -3,7 +3,7 @@
 //! # Contract
 //!
 //! - Messages are hints: safety does not depend on them, they may be forged or lost. The one
-//!   exception is a [transfer](Kind::Transfer), by which a node votes; a quorum of nodes must send it.
+//!   exception is a [transfer](MessageKind::Transfer), by which a node votes; a quorum of nodes must send it.
 //! - Anything that is not a message is ignored. The version is in the name of the channel.
 //! - Bounded: at most [`WAITERS_MAX`] waiters of 38 bytes each, and the longest key that is allowed.
 
@@ -22,7 +22,7 @@ pub(in crate::engine) type WaiterId = [u8; 12];
 
 /// What a message is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::engine) enum Kind {
+pub(in crate::engine) enum MessageKind {
     /// The sender and the listed calls wait for the key.
     Announce,
     /// The key was released for the named call; the listed calls wait behind it.
@@ -59,7 +59,7 @@ pub(in crate::engine) struct Offer {
 /// A message as it was received.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::engine) struct Message<'a> {
-    pub(in crate::engine) kind: Kind,
+    pub(in crate::engine) kind: MessageKind,
     /// How often it was passed on; in a transfer, how many transfers the lock has gone through.
     pub(in crate::engine) hops: u8,
     /// In a transfer: the receiver, as the sender knew it, with the token that was written.
@@ -92,11 +92,11 @@ impl<'a> Message<'a> {
     pub(in crate::engine) fn parse(bytes: &'a [u8]) -> Option<Self> {
         let (&[kind, hops], rest) = bytes.split_first_chunk()?;
         let kind = match kind {
-            1 => Kind::Announce,
-            2 => Kind::Wake,
-            3 => Kind::GiveUp,
-            4 => Kind::Transfer,
-            5 => Kind::Removal,
+            1 => MessageKind::Announce,
+            2 => MessageKind::Wake,
+            3 => MessageKind::GiveUp,
+            4 => MessageKind::Transfer,
+            5 => MessageKind::Removal,
             _ => return None,
         };
         let (sender, rest) = rest.split_first_chunk()?;
@@ -115,7 +115,7 @@ impl<'a> Message<'a> {
     /// The fence that a wake names: the receiver's must be higher.
     pub(in crate::engine) fn fence(&self) -> Option<u64> {
         let fence = u64::from_le_bytes(*self.token.last_chunk()?);
-        (self.kind == Kind::Wake && fence > 0).then_some(fence)
+        (self.kind == MessageKind::Wake && fence > 0).then_some(fence)
     }
 
     /// The calls that wait behind the sender, or behind the receiver of a wake.
@@ -166,18 +166,18 @@ impl Listed {
 /// Appends a message.
 pub(in crate::engine) fn append(
     out: &mut Vec<u8>,
-    (kind, hops): (Kind, u8),
+    (kind, hops): (MessageKind, u8),
     sender: Listed,
     token: &RawToken,
     list: impl ExactSizeIterator<Item = Listed>,
     key: &[u8],
 ) {
     let kind = match kind {
-        Kind::Announce => 1,
-        Kind::Wake => 2,
-        Kind::GiveUp => 3,
-        Kind::Transfer => 4,
-        Kind::Removal => 5,
+        MessageKind::Announce => 1,
+        MessageKind::Wake => 2,
+        MessageKind::GiveUp => 3,
+        MessageKind::Transfer => 4,
+        MessageKind::Removal => 5,
     };
     out.extend_from_slice(&[kind, hops]);
     sender.append(out);
@@ -264,9 +264,12 @@ mod tests {
 
     #[test]
     fn a_message_is_read_as_it_was_written() {
-        for (kind, count) in
-            [(Kind::Announce, 0), (Kind::Wake, 3), (Kind::GiveUp, 0), (Kind::Transfer, 4)]
-        {
+        for (kind, count) in [
+            (MessageKind::Announce, 0),
+            (MessageKind::Wake, 3),
+            (MessageKind::GiveUp, 0),
+            (MessageKind::Transfer, 4),
+        ] {
             let list: Vec<_> = (0..count).map(listed).collect();
             let mut bytes = Vec::new();
             append(&mut bytes, (kind, 1), listed(9), &[7; 20], list.iter().copied(), b"a\r\nkey");
@@ -285,7 +288,7 @@ mod tests {
             let (mut bytes, sender) = (Vec::new(), Listed { offer, ..listed(9) });
             append(
                 &mut bytes,
-                (Kind::Announce, 0),
+                (MessageKind::Announce, 0),
                 sender,
                 &[7; 20],
                 [listed(3)].into_iter(),
@@ -305,7 +308,7 @@ mod tests {
     fn a_wake_names_the_waiter_and_the_fence_before() {
         for (fence, read) in [(0, None), (1_795_000_000_000_000, Some(1_795_000_000_000_000))] {
             let (mut bytes, token) = (Vec::new(), token_of_wake([5; 12], fence));
-            append(&mut bytes, (Kind::Wake, 0), listed(9), &token, std::iter::empty(), b"k");
+            append(&mut bytes, (MessageKind::Wake, 0), listed(9), &token, std::iter::empty(), b"k");
             let message = Message::parse(&bytes).unwrap();
             assert_eq!((waiter_of(&message.token), message.fence()), ([5; 12], read));
         }
@@ -315,7 +318,7 @@ mod tests {
     fn garbage_is_no_message() {
         let mut bytes = Vec::new();
         let list = [listed(1), listed(2)];
-        append(&mut bytes, (Kind::Wake, 0), listed(9), &[7; 20], list.into_iter(), b"k");
+        append(&mut bytes, (MessageKind::Wake, 0), listed(9), &[7; 20], list.into_iter(), b"k");
         for len in 0..bytes.len() {
             assert!(Message::parse(&bytes[..len]).is_none(), "cut at {len}");
         }

@@ -45,8 +45,8 @@ use std::time::Duration;
 
 pub(super) use handover::{Released, Scripts, Terms};
 pub(super) use message::{
-    Kind, Listed, Message, Offer, RawToken, append as append_message, around_token, token_of,
-    waiter_id,
+    Listed, Message, MessageKind, Offer, RawToken, append as append_message, around_token,
+    token_of, waiter_id,
 };
 pub(super) use outside::{Action, Answer, Call, Input, Meant, Reach, Text, View};
 
@@ -277,7 +277,7 @@ impl Waiting {
             saw(Sight::GaveUp);
             let sender = Listed::named(id);
             let nobody = std::iter::empty();
-            self.tell(node, (Kind::GiveUp, 0), sender, &token, nobody, key.as_slice());
+            self.tell(node, (MessageKind::GiveUp, 0), sender, &token, nobody, key.as_slice());
         }
         self.wake_first(true, key, list, 0, view);
     }
@@ -352,24 +352,24 @@ impl Waiting {
         view: &mut View<'_>,
     ) {
         match (message.kind, meant.slot) {
-            (Kind::Announce, Some(slot)) => {
+            (MessageKind::Announce, Some(slot)) => {
                 let all = entries(message, node, true, view);
                 self.begin_queue(slot, message.key, all, 0);
             }
-            (Kind::Announce, None) => self.announced(node, message, meant, view),
-            (Kind::Wake, _) => {
+            (MessageKind::Announce, None) => self.announced(node, message, meant, view),
+            (MessageKind::Wake, _) => {
                 if rules::is_heeded(true) {
                     self.woken(node, message, view);
                 }
             }
-            (Kind::GiveUp, Some(slot)) => {
+            (MessageKind::GiveUp, Some(slot)) => {
                 if let Some(queue) = self.queues.get_mut(slot) {
                     queue.list.strike(message.sender.id);
                 }
             }
             // The engine takes these.
-            (Kind::Transfer | Kind::Removal, _) => {}
-            (Kind::GiveUp, None) => {
+            (MessageKind::Transfer | MessageKind::Removal, _) => {}
+            (MessageKind::GiveUp, None) => {
                 for op in self.waiting_for(message.key).map(|(op, _)| op).collect::<Vec<_>>() {
                     if let Some(waiter) = self.waiters.get_mut(op) {
                         waiter.carried.strike(message.sender.id);
@@ -544,7 +544,7 @@ impl Waiting {
     fn tell(
         &mut self,
         node: NodeId,
-        kind: (Kind, u8),
+        kind: (MessageKind, u8),
         sender: Listed,
         token: &RawToken,
         list: impl ExactSizeIterator<Item = Listed>,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::hash;
 use super::list::List;
-use super::message::{self, Kind, Listed, Offer, RawToken};
+use super::message::{self, Listed, MessageKind, Offer, RawToken};
 use super::wakes::Successor;
 use crate::client_name::ClientId;
 use crate::key::Key;
@@ -222,7 +222,7 @@ impl Actions {
     /// Encodes a message for the client that drew `token`, or the waiter that it names.
     pub(super) fn write(
         &mut self,
-        kind: (Kind, u8),
+        kind: (MessageKind, u8),
         sender: Listed,
         token: &RawToken,
         list: impl ExactSizeIterator<Item = Listed>,

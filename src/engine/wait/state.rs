@@ -100,7 +100,7 @@ pub(super) enum Early {
 
 /// What is known about the holder of the key.
 #[derive(Debug)]
-pub(super) struct Holder {
+pub(super) struct KnownHolder {
     /// The token, if a Redbolt client drew it.
     pub(super) token: Option<RawToken>,
     /// When the key's TTL ends, if known.
@@ -116,7 +116,7 @@ pub(super) struct Holder {
     pub(super) changes: u8,
 }
 
-impl Holder {
+impl KnownHolder {
     pub(super) const UNKNOWN: Self = Self {
         token: None,
         ends: Instant::MAX,

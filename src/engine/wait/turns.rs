@@ -1,7 +1,7 @@
 //! The calls of this client that wait, and to whom the turn goes.
 
 use super::list::List;
-use super::message::{Kind, Listed, WaiterId, token_of_wake, waiter_id};
+use super::message::{Listed, MessageKind, WaiterId, token_of_wake, waiter_id};
 use super::outside::{Action, Input, View};
 use super::state::Scene;
 use super::waiter::Waiter;
@@ -119,7 +119,7 @@ impl Waiting {
         let sender = Listed::named(waiter_id(self.client_id, 0));
         let (token, rest) = (token_of_wake(wake.to.id, wake.fence), wake.rest.listed(now));
         let key = wake.key.as_slice();
-        let text = self.actions.write((Kind::Wake, 0), sender, &token, rest, key);
+        let text = self.actions.write((MessageKind::Wake, 0), sender, &token, rest, key);
         if let Some(wake) = self.wakes.keep(wake) {
             self.actions.push(Action::Wake { wake, node, text });
         }

@@ -6,10 +6,10 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::list::{Carried, Entry};
-use super::message::{Kind, Listed, RawToken, WaiterId, token_of, wait_ms, waited_us};
+use super::message::{Listed, MessageKind, RawToken, WaiterId, token_of, wait_ms, waited_us};
 use super::outside::{Action, Call, Text, View};
 use super::state::{
-    CHANGES_MAX, Early, Holder, NODE_PACE, PAUSE, PAUSE_PARTS, POLL, POLL_TRIPS, Question,
+    CHANGES_MAX, Early, KnownHolder, NODE_PACE, PAUSE, PAUSE_PARTS, POLL, POLL_TRIPS, Question,
     RENEW_MAX, Scene, State, TRIES_IN_ROW, TURNED_MAX, TURNS_IN_VAIN,
 };
 use super::wakes::Successor;
@@ -46,7 +46,7 @@ pub(super) struct Waiter {
     pub(super) phase: Phase,
     /// When its timer is due; earlier timers mean nothing.
     pub(super) due: Instant,
-    pub(super) holder: Holder,
+    pub(super) holder: KnownHolder,
     /// The calls behind this one.
     pub(super) carried: Carried,
     /// Who was last told of the call, when, and whether of an offer too.
@@ -85,7 +85,7 @@ impl Waiter {
             node: None,
             phase: Phase::default(),
             due: Instant::MAX,
-            holder: Holder::UNKNOWN,
+            holder: KnownHolder::UNKNOWN,
             carried: Carried::default(),
             told: None,
             told_at: now,
@@ -206,10 +206,10 @@ impl Waiter {
         if self.holder.is_listed {
             // Those behind the call stay with it: the lock may be on its way to it already.
             let nobody = std::iter::empty();
-            return scene.actions.write((Kind::Announce, hops), sender, to, nobody, key);
+            return scene.actions.write((MessageKind::Announce, hops), sender, to, nobody, key);
         }
         let list = self.carried.name_all(now);
-        scene.actions.write((Kind::Announce, hops), sender, to, list, key)
+        scene.actions.write((MessageKind::Announce, hops), sender, to, list, key)
     }
 
     /// Begins a new question; answers to older ones mean nothing from now on.

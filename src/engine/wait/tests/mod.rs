@@ -48,7 +48,7 @@ fn own(call: u32) -> WaiterId {
 }
 
 /// A published message: its receiver, its kind, how often it was passed on, and the calls it names.
-type Published = (ClientId, Kind, u8, Vec<WaiterId>);
+type Published = (ClientId, MessageKind, u8, Vec<WaiterId>);
 
 /// The machine, and the world around it.
 struct World {
@@ -139,7 +139,7 @@ impl World {
 
     fn receive(
         &mut self,
-        kind: Kind,
+        kind: MessageKind,
         hops: u8,
         to: RawToken,
         ids: &[WaiterId],
@@ -156,7 +156,7 @@ impl World {
 
     /// The lock of a slot is released, for which these wait.
     fn release(&mut self, place: usize, ids: &[WaiterId]) {
-        self.receive(Kind::Announce, 0, token(own(0)), ids, Some(place));
+        self.receive(MessageKind::Announce, 0, token(own(0)), ids, Some(place));
         self.tell(|waiting, view| waiting.released(slot(place), release(None), view));
     }
 
@@ -307,9 +307,12 @@ fn the_word_of_a_call_that_comes_back_to_it_makes_nobody_wait() {
         } else {
             world.receiver = Some(op(0));
         }
-        world.receive(Kind::Announce, 0, token(call), &[call, THIRD], None);
+        world.receive(MessageKind::Announce, 0, token(call), &[call, THIRD], None);
         if is_over {
-            assert_eq!(world.published, [(ClientId::of(&OTHER), Kind::Announce, 1, vec![THIRD])]);
+            assert_eq!(
+                world.published,
+                [(ClientId::of(&OTHER), MessageKind::Announce, 1, vec![THIRD])]
+            );
         } else {
             assert_eq!(world.done(), Vec::<&str>::new());
             world.tell(|waiting, view| waiting.ended(op(0), Some(slot(1)), view));
@@ -323,9 +326,9 @@ fn the_word_of_a_call_that_comes_back_to_it_makes_nobody_wait() {
 fn two_that_wait_for_each_other_try_again() {
     let mut world = World::new();
     world.listen(0, OTHER);
-    world.receive(Kind::Announce, 0, token(own(1)), &[THIRD], None);
+    world.receive(MessageKind::Announce, 0, token(own(1)), &[THIRD], None);
     assert_eq!(world.done(), Vec::<&str>::new(), "no ring: that one is not waited for");
-    world.receive(Kind::Announce, 0, token(own(1)), &[OTHER], None);
+    world.receive(MessageKind::Announce, 0, token(own(1)), &[OTHER], None);
     assert_eq!(world.done(), ["try at one"]);
 }
 
@@ -333,17 +336,17 @@ fn two_that_wait_for_each_other_try_again() {
 fn a_list_goes_on_to_the_first_holder_that_is_told_and_later_ones_stay_with_the_call() {
     let mut world = World::new();
     world.deny(0);
-    world.receive(Kind::Announce, 0, token(own(1)), &[THIRD], None);
+    world.receive(MessageKind::Announce, 0, token(own(1)), &[THIRD], None);
     world.step(0, Input::Unanswered);
-    let [(_, Kind::Announce, 0, told)] = &world.published[..] else { panic!() };
+    let [(_, MessageKind::Announce, 0, told)] = &world.published[..] else { panic!() };
     assert_eq!(told, &[own(1), THIRD]);
     let late = *b"latecome\x01\0\0\0";
-    world.receive(Kind::Announce, 0, token(own(1)), &[late], None);
+    world.receive(MessageKind::Announce, 0, token(own(1)), &[late], None);
     world.answer(0, introduced(Some(token(OTHER)), true));
     world.now = world.now + 200 * MS;
     world.step(0, Input::Due);
     world.answer(0, Answer::Holder(Some(token(THIRD))));
-    let [(_, Kind::Announce, 0, told)] = &world.published[..] else { panic!() };
+    let [(_, MessageKind::Announce, 0, told)] = &world.published[..] else { panic!() };
     assert_eq!(told, &[own(1)]);
     world.tell(|waiting, view| waiting.ended(op(0), Some(slot(1)), view));
     assert_eq!(world.waiting.count_for(slot(1)), 1);
@@ -352,7 +355,7 @@ fn a_list_goes_on_to_the_first_holder_that_is_told_and_later_ones_stay_with_the_
 #[test]
 fn a_list_outlives_the_attempt_that_it_was_for_and_goes_with_the_lock() {
     let mut world = World::new();
-    world.receive(Kind::Announce, 0, token(own(0)), &[OTHER], Some(5));
+    world.receive(MessageKind::Announce, 0, token(own(0)), &[OTHER], Some(5));
     assert!(world.waiting.has_queue(slot(5)));
     world.tell(|waiting, view| waiting.carry(op(0), slot(5), call(), view.now));
     assert!(!world.waiting.has_queue(slot(5)));
@@ -361,42 +364,42 @@ fn a_list_outlives_the_attempt_that_it_was_for_and_goes_with_the_lock() {
     world.tell(|waiting, view| waiting.ended(op(0), Some(slot(6)), view));
     assert!(world.waiting.has_queue(slot(6)) && !world.waiting.has_waiter(op(0)));
     world.tell(|waiting, view| waiting.released(slot(6), release(None), view));
-    assert_eq!(world.published, [(ClientId::of(&OTHER), Kind::Wake, 0, vec![own(0)])]);
+    assert_eq!(world.published, [(ClientId::of(&OTHER), MessageKind::Wake, 0, vec![own(0)])]);
 }
 
 #[test]
 fn a_call_that_gives_up_tells_the_holder_and_wakes_the_first_behind_it() {
     let mut world = World::new();
     world.listen(0, OTHER);
-    world.receive(Kind::Announce, 0, token(own(1)), &[THIRD], None);
+    world.receive(MessageKind::Announce, 0, token(own(1)), &[THIRD], None);
     world.waiting.over(op(0));
     world.tell(|waiting, view| waiting.ended(op(0), None, view));
-    let told = (ClientId::of(&OTHER), Kind::GiveUp, 0, vec![own(1)]);
-    assert_eq!(world.published, [told, (ClientId::of(&THIRD), Kind::Wake, 0, vec![own(0)])]);
+    let told = (ClientId::of(&OTHER), MessageKind::GiveUp, 0, vec![own(1)]);
+    assert_eq!(world.published, [told, (ClientId::of(&THIRD), MessageKind::Wake, 0, vec![own(0)])]);
 }
 
 /// A call that several others tell of, or that stands behind itself.
 #[test]
 fn a_call_is_woken_once_however_often_a_message_lists_it() {
     let mut world = World::new();
-    world.receive(Kind::Announce, 0, token(own(0)), &[OTHER, THIRD, OTHER, THIRD], None);
-    let woken = (ClientId::of(&OTHER), Kind::Wake, 0, vec![own(0), THIRD]);
+    world.receive(MessageKind::Announce, 0, token(own(0)), &[OTHER, THIRD, OTHER, THIRD], None);
+    let woken = (ClientId::of(&OTHER), MessageKind::Wake, 0, vec![own(0), THIRD]);
     assert_eq!(world.published, [woken]);
 }
 
 #[test]
 fn a_call_that_gave_up_is_struck_off_wherever_it_is_listed() {
     let mut world = World::new();
-    world.receive(Kind::Announce, 0, token(own(0)), &[OTHER, THIRD], Some(0));
-    world.receive(Kind::GiveUp, 0, token(own(0)), &[OTHER], Some(0));
+    world.receive(MessageKind::Announce, 0, token(own(0)), &[OTHER, THIRD], Some(0));
+    world.receive(MessageKind::GiveUp, 0, token(own(0)), &[OTHER], Some(0));
     world.tell(|waiting, view| waiting.released(slot(0), release(None), view));
-    assert_eq!(world.published, [(ClientId::of(&THIRD), Kind::Wake, 0, vec![own(0)])]);
+    assert_eq!(world.published, [(ClientId::of(&THIRD), MessageKind::Wake, 0, vec![own(0)])]);
     let mut world = World::new();
     world.deny(0);
-    world.receive(Kind::Announce, 0, token(own(1)), &[OTHER, THIRD], None);
-    world.receive(Kind::GiveUp, 0, token(own(1)), &[OTHER], None);
+    world.receive(MessageKind::Announce, 0, token(own(1)), &[OTHER, THIRD], None);
+    world.receive(MessageKind::GiveUp, 0, token(own(1)), &[OTHER], None);
     world.step(0, Input::Unanswered);
-    let [(_, Kind::Announce, 0, told)] = &world.published[..] else { panic!() };
+    let [(_, MessageKind::Announce, 0, told)] = &world.published[..] else { panic!() };
     assert_eq!(told, &[own(1), THIRD]);
 }
 
@@ -424,21 +427,23 @@ fn a_call_that_is_over_is_passed_over() {
     world.listen(0, OTHER);
     world.listen(1, OTHER);
     world.waiting.over(op(0));
-    world.receive(Kind::Wake, 0, token_of(own(1)), &[OTHER, own(2)], None);
+    world.receive(MessageKind::Wake, 0, token_of(own(1)), &[OTHER, own(2)], None);
     assert_eq!(world.actions, [woken(1), Action::Try { op: op(1), gate: None }]);
 }
 
 #[test]
 fn a_message_is_passed_on_eight_times_and_then_wakes_its_sender() {
-    for (hops, to, kind) in
-        [(0, OTHER, Kind::Announce), (7, OTHER, Kind::Announce), (8, THIRD, Kind::Wake)]
-    {
+    for (hops, to, kind) in [
+        (0, OTHER, MessageKind::Announce),
+        (7, OTHER, MessageKind::Announce),
+        (8, THIRD, MessageKind::Wake),
+    ] {
         let mut world = World::new();
         world.release(0, &[OTHER]);
-        world.receive(Kind::Announce, hops, token(own(0)), &[THIRD], None);
+        world.receive(MessageKind::Announce, hops, token(own(0)), &[THIRD], None);
         let [(client, told, passed, _)] = &world.published[..] else { panic!() };
         assert_eq!((*client, *told), (ClientId::of(&to), kind), "{hops} hops");
-        assert_eq!(*passed, if kind == Kind::Announce { hops + 1 } else { 0 });
+        assert_eq!(*passed, if kind == MessageKind::Announce { hops + 1 } else { 0 });
     }
 }
 
@@ -473,7 +478,10 @@ fn the_first_poll_of_a_call_that_queued_is_later_for_each_turn_before_it() {
         world.tell(|waiting, view| assert!(waiting.queue_behind(op(0), call(), view)));
         let before = u32::try_from(count).unwrap() - 1;
         let hops = u8::from(before > 0);
-        assert_eq!(world.published, [(ClientId::of(&OTHER), Kind::Announce, hops, vec![own(1)])]);
+        assert_eq!(
+            world.published,
+            [(ClientId::of(&OTHER), MessageKind::Announce, hops, vec![own(1)])]
+        );
         world.answer(0, Answer::Heard(true));
         assert_eq!(world.due(0), world.now + 10 * MS + before * 2 * MS);
     }

@@ -7,7 +7,7 @@ fn announce(world: &mut World, to: RawToken, id: WaiterId, waited: Duration, loc
     let waited_us = u32::try_from(waited.as_micros()).unwrap();
     let listed = Listed { wait_ms: 5_000, waited_us, ..Listed::named(id) };
     let mut bytes = Vec::new();
-    message::append(&mut bytes, (Kind::Announce, 0), listed, &to, std::iter::empty(), KEY);
+    message::append(&mut bytes, (MessageKind::Announce, 0), listed, &to, std::iter::empty(), KEY);
     let message = Message::parse(&bytes).unwrap();
     let meant = world.meant(lock);
     world.tell(|waiting, view| waiting.message(node(0), &message, meant, view));
@@ -22,7 +22,7 @@ fn who_has_waited_longest_has_its_turn_first_however_late_it_was_heard_of() {
     announce(&mut world, token(own(0)), last, 2 * MS, Some(0));
     world.tell(|waiting, view| waiting.released(slot(0), release(None), view));
     let ids = vec![own(0), last, OTHER];
-    assert_eq!(world.published, [(ClientId::of(&THIRD), Kind::Wake, 0, ids)]);
+    assert_eq!(world.published, [(ClientId::of(&THIRD), MessageKind::Wake, 0, ids)]);
 }
 
 /// A blocking holder reads all of it when it lets go: how long each has waited by then nobody knows.
@@ -42,7 +42,7 @@ fn who_was_heard_of_first_has_its_turn_first_where_nobody_read_for_a_while() {
     world.tell(|waiting, view| waiting.released(slot(0), release(None), view));
     let ids = vec![own(0), OTHER, THIRD];
     let long = *b"who waits for long..".first_chunk::<8>().unwrap();
-    assert_eq!(world.published, [(ClientId::new(long), Kind::Wake, 0, ids)]);
+    assert_eq!(world.published, [(ClientId::new(long), MessageKind::Wake, 0, ids)]);
 }
 
 /// It is long on its way to the first, and the lock would be gone by then.
@@ -51,11 +51,11 @@ fn who_wants_the_lock_again_tells_the_last_of_those_who_wait() {
     let mut world = World::new();
     world.release(0, &[OTHER, THIRD]);
     world.tell(|waiting, view| assert!(waiting.queue_behind(op(0), call(), view)));
-    assert_eq!(world.published, [(ClientId::of(&THIRD), Kind::Announce, 1, vec![own(1)])]);
+    assert_eq!(world.published, [(ClientId::of(&THIRD), MessageKind::Announce, 1, vec![own(1)])]);
     // So does who comes late.
     let late = *b"latecome\x01\0\0\0";
     announce(&mut world, token(own(0)), late, MS, None);
-    assert_eq!(world.published, [(ClientId::of(&THIRD), Kind::Announce, 1, vec![late])]);
+    assert_eq!(world.published, [(ClientId::of(&THIRD), MessageKind::Announce, 1, vec![late])]);
 }
 
 /// Two that have let go, each of which sends what it is told to the other, would do so for as long
@@ -74,7 +74,7 @@ fn who_is_told_by_its_own_name_has_those_who_tell_it_behind_it_though_it_has_jus
 
 /// The scripts that hand a lock over to the first of these, and the list to it.
 fn hand_over(world: &mut World, ids: &[WaiterId]) {
-    world.receive(Kind::Announce, 0, token(own(0)), ids, Some(0));
+    world.receive(MessageKind::Announce, 0, token(own(0)), ids, Some(0));
     let all = world.reach.all;
     let scripts = Some(Scripts { nodes: all, near: node(0) });
     world.tell(|waiting, view| waiting.released(slot(0), release(scripts), view));
@@ -99,7 +99,7 @@ fn who_won_the_lock_at_once_sends_nobody_to_those_it_let_go_for() {
     world.release(0, &[OTHER]);
     world.waiting.won_at_once(KEY);
     announce(&mut world, token(own(0)), THIRD, MS, None);
-    assert_eq!(world.published, [(ClientId::of(&THIRD), Kind::Wake, 0, vec![own(0)])]);
+    assert_eq!(world.published, [(ClientId::of(&THIRD), MessageKind::Wake, 0, vec![own(0)])]);
 }
 
 /// Who is woken then has the turn: the client's next call waits behind it.
@@ -107,7 +107,7 @@ fn who_won_the_lock_at_once_sends_nobody_to_those_it_let_go_for() {
 fn who_tells_a_call_that_is_over_has_the_turn_if_nobody_has_waited_longer() {
     let mut world = World::new();
     announce(&mut world, token_of(own(7)), THIRD, MS, None);
-    assert_eq!(world.published, [(ClientId::of(&THIRD), Kind::Wake, 0, vec![own(0)])]);
+    assert_eq!(world.published, [(ClientId::of(&THIRD), MessageKind::Wake, 0, vec![own(0)])]);
     world.tell(|waiting, view| assert!(waiting.queue_behind(op(0), call(), view)));
     // A call of this client has waited for longer.
     let mut world = World::new();
@@ -121,7 +121,7 @@ fn who_tells_a_call_that_is_over_has_the_turn_if_nobody_has_waited_longer() {
 fn the_turn_of_a_call_that_is_over_goes_to_who_has_waited_longest() {
     let mut world = World::new();
     world.listen(0, OTHER);
-    world.receive(Kind::Wake, 0, token_of(own(7)), &[OTHER], None);
+    world.receive(MessageKind::Wake, 0, token_of(own(7)), &[OTHER], None);
     assert_eq!(world.done(), ["woken", "try"]);
 }
 
@@ -134,6 +134,6 @@ fn who_is_told_of_a_lock_that_it_has_let_go_and_tries_again_has_a_waiter_if_it_w
         announce(&mut world, told, OTHER, MS, None);
         assert_eq!(world.done(), Vec::<&str>::new());
         world.tell(|waiting, view| waiting.released(slot(1), release(None), view));
-        assert_eq!(world.published, [(ClientId::of(&OTHER), Kind::Wake, 0, vec![own(0)])]);
+        assert_eq!(world.published, [(ClientId::of(&OTHER), MessageKind::Wake, 0, vec![own(0)])]);
     }
 }
