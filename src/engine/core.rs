@@ -1,6 +1,6 @@
 //! The parts of an engine.
 
-use super::locks::state::Locks;
+use super::locks::core::Locks;
 use super::wait::Waiting;
 
 /// A Redlock client without its sockets. See the [module](crate::engine) for how to drive it.

@@ -9,14 +9,14 @@
 
 use std::time::Duration;
 
+use super::acting::answer_of;
 use super::core::Engine;
+use super::locks::core::Failed;
 use super::locks::happening::Happening;
 use super::locks::op::{OpKind, Verdict};
-use super::locks::state::Failed;
 use super::locks::steps::{TokenInput, TokenState};
 use super::locks::timers::Timer;
 use super::wait::{Answer, Input, Released, Scripts, View, Waiting};
-use super::waiting::answer_of;
 use crate::command;
 use crate::error::Cause;
 use crate::node::{Now, Pending, Request};

@@ -31,6 +31,7 @@
 //! - An event says that a lease is held only if it still is at the time given to `poll_event`.
 //! - Each operation ends with one event, whatever the nodes do.
 
+mod acting;
 mod calls;
 mod check;
 mod core;
@@ -51,7 +52,6 @@ mod spans;
 mod tests;
 mod transfers;
 mod wait;
-mod waiting;
 #[cfg(feature = "metrics")]
 mod ways;
 

@@ -3,10 +3,10 @@
 
 use rand::Rng;
 
+use super::core::{Failed, Locks};
 use super::happening::Happening;
 use super::op::{Op, OpKind, Verdict};
 use super::slot::LeaseId;
-use super::state::{Failed, Locks};
 use super::steps::{TokenInput, TokenState};
 use crate::command::Answer;
 use crate::engine::event::Event;

@@ -1,8 +1,8 @@
 //! What is always true of the locks between two inputs.
 
+use super::core::Locks;
 use super::op::{Op, OpKind, Verdict};
 use super::slot::Slot;
-use super::state::Locks;
 use super::steps::TokenState;
 use super::timers::Timer;
 use crate::slab::{OpIndex, SlotIndex};

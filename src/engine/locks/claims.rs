@@ -7,8 +7,8 @@
 //! - A claim is written only while its term lasts, to a node that has just said that it holds the
 //!   lease's token, and lasts no longer there than the TTL of that lease.
 
+use super::core::Locks;
 use super::keep::Claimed;
-use super::state::Locks;
 use crate::claim::{CLAIM_SUFFIX, Claim};
 use crate::command::{Form as _, append_claim, append_release};
 use crate::key::Key;

@@ -1,8 +1,8 @@
 //! What becomes of a call for a lock, and of its attempt, once it is decided.
 
+use super::core::Locks;
 use super::happening::Happening;
 use super::op::Verdict;
-use super::state::Locks;
 use super::steps::{TokenInput, TokenState};
 use crate::slab::{OpIndex, SlotIndex};
 

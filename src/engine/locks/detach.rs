@@ -6,8 +6,8 @@
 //! - It gives a lease away only while no node may still run an earlier delete or extension of it. One
 //!   that ran later would run behind the commands of the client that adopts the lease.
 
+use super::core::Locks;
 use super::slot::LeaseId;
-use super::state::Locks;
 use super::steps::TokenInput;
 use crate::error::DetachError;
 use crate::node::Request;

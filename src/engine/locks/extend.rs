@@ -9,11 +9,11 @@
 //! - Nothing here can create a key: every form of the command compares first.
 //! - A node that may still run an older extension of the lease is not sent another.
 
+use super::core::Locks;
 use super::fences::Fencing;
 use super::happening::Happening;
 use super::op::{OpId, OpKind, Verdict};
 use super::slot::LeaseId;
-use super::state::Locks;
 use super::steps::TokenState;
 use super::timers::Timer;
 use crate::command::{Answer, ExtendStep, append_extend};

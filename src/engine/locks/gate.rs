@@ -1,9 +1,9 @@
 //! Attempts that ask one node before the others, so that many clients that saw a key end do not
 //! split the votes.
 
+use super::core::{Failed, Locks};
 use super::happening::Happening;
 use super::op::Verdict;
-use super::state::{Failed, Locks};
 use super::steps::TokenInput;
 use crate::error::{Cause, Vote};
 use crate::node::Now;

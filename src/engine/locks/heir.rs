@@ -9,8 +9,8 @@
 //!   its connection.
 //! - What is owed after a lost script is the delete of the holder's own token, never the waiter's.
 
+use super::core::Locks;
 use super::handover::Heir;
-use super::state::Locks;
 use crate::command::append_transfer;
 use crate::node::{Now, Request, TransfersName};
 use crate::quorum::NodeMask;

@@ -5,9 +5,9 @@
 //! - The engine's own extensions obey all rules of a caller's: one at a time, never after the
 //!   deadline, never behind a release, and only a quorum moves the deadline on.
 
+use super::core::Locks;
 use super::happening::Happening;
 use super::op::OpKind;
-use super::state::Locks;
 use crate::engine::event::LostCause;
 use crate::node::Now;
 use crate::rules;

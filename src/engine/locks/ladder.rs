@@ -1,6 +1,6 @@
 //! Releases and extensions in the forms that servers offer: what follows where a node refuses one.
 
-use super::state::Locks;
+use super::core::Locks;
 use crate::command::{Answer, Form};
 use crate::error::Cause;
 use crate::node::Now;

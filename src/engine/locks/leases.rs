@@ -7,11 +7,11 @@
 //! - The loss is reported at the latest at the deadline, whatever the nodes do, and at once when
 //!   fewer than a quorum can hold the key.
 
+use super::core::{Done, Locks};
 use super::happening::Happening;
 use super::keep::{Loss, third};
 use super::op::{OpKind, Verdict};
 use super::slot::{CHANGED, LATE_VOTE, LeaseId};
-use super::state::{Done, Locks};
 use super::steps::TokenState;
 use super::timers::Timer;
 use crate::engine::event::{Event, LostCause};

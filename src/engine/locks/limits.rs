@@ -1,6 +1,6 @@
 //! The end of a call that comes before the `node_timeout` of its attempt.
 
-use super::state::Locks;
+use super::core::Locks;
 use crate::rules;
 use crate::slab::OpIndex;
 use crate::time::Instant;

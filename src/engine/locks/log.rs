@@ -6,9 +6,9 @@
 
 use tracing::{Level, Span, event, span};
 
+use super::core::Locks;
 use super::happening::Happening;
 use super::op::{OpKind, Verdict};
-use super::state::Locks;
 use super::steps::TokenState;
 use super::view::NodeState;
 use crate::engine::event::LostCause;

@@ -2,16 +2,16 @@
 //!
 //! Layer: above the nodes and the rounds, below waiting.
 
+mod accept;
+mod arriving;
 pub(super) mod attempt;
-mod awaiting;
 mod check;
 mod claims;
+pub(super) mod core;
 mod decided;
 mod detach;
 mod extend;
-mod fence_answers;
 mod fences;
-mod fencing;
 mod gate;
 pub(super) mod handover;
 pub(super) mod happening;
@@ -27,13 +27,13 @@ pub(super) mod observe;
 pub(super) mod offers;
 pub(super) mod op;
 pub(crate) mod prefix;
+mod propose;
 mod query;
 mod release;
 #[cfg(feature = "metrics")]
 pub(super) mod series;
 pub(super) mod settings;
 pub(super) mod slot;
-pub(super) mod state;
 pub(super) mod steps;
 pub(super) mod timers;
 pub(crate) mod view;

@@ -10,10 +10,10 @@
 //! - Without its feature each of the three compiles to nothing; without a subscriber at its level a
 //!   line of the log costs one check, and nothing is computed for it.
 
+use super::core::Locks;
 use super::happening::Happening;
 #[cfg(feature = "metrics")]
 use super::op::Called;
-use super::state::Locks;
 #[cfg(feature = "metrics")]
 use crate::count::CallEnd;
 #[cfg(feature = "metrics")]

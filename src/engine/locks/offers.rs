@@ -16,10 +16,10 @@
 //!   its token. Where a connection ends meanwhile, what was handed over may have gone unheard, so a
 //!   compare-and-delete of the token is owed.
 
+use super::core::Locks;
 use super::handover::Past;
 use super::happening::Happening;
 use super::op::Verdict;
-use super::state::Locks;
 use super::steps::{TokenInput, TokenState};
 use super::timers::Timer;
 use crate::error::{Cause, Vote};

@@ -1,7 +1,7 @@
 //! Queries to the nodes: what a key holds, how a node is set up. No lock depends on one.
 
+use super::core::Locks;
 use super::op::{Asked, OpId, OpKind, Verdict};
-use super::state::Locks;
 use crate::engine::event::Event;
 use crate::error::{Cause, LockError};
 use crate::node::{Now, Pending, Phase, Request};

@@ -8,10 +8,10 @@
 //! - The client stops deleting a key only when the node answered, or when the key's TTL has
 //!   certainly ended.
 
+use super::core::Locks;
 use super::handover::Heir;
 use super::happening::Happening;
 use super::op::{OpId, OpKind, Verdict};
-use super::state::Locks;
 use super::steps::{TokenInput, TokenState};
 use crate::command::{Answer, ReleaseStep, append_release};
 use crate::engine::event::Event;

@@ -1,7 +1,7 @@
 //! The counts as series, for an exporter.
 
+use super::core::Locks;
 use super::op::OpKind;
-use super::state::Locks;
 use super::steps::TokenState;
 use crate::count::{CallCounts, Oldest};
 use crate::engine::counts::Ends;

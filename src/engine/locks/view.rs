@@ -1,6 +1,6 @@
 //! The state of the nodes, for people, readiness endpoints and error messages.
 
-use super::state::Locks;
+use super::core::Locks;
 use crate::error::{Cause, ConnectError};
 use crate::node::Shown;
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};

@@ -4,9 +4,9 @@
 //!
 //! - A node that may not vote gets no request: its vote fails at once.
 
+use super::core::{Failed, Locks};
 use super::happening::Happening;
 use super::op::Verdict;
-use super::state::{Failed, Locks};
 use super::steps::TokenState;
 use crate::command::append_set;
 use crate::error::{Cause, Vote};

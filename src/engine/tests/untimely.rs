@@ -216,7 +216,7 @@ fn transfers_in_a_row_are_counted_although_somebody_else_announced() {
     // Before the result is taken.
     let token = {
         let op = rig.engine.locks.done.front().copied();
-        let Some(locks::state::Done::Op(op)) = op else { panic!("{op:?}") };
+        let Some(locks::core::Done::Op(op)) = op else { panic!("{op:?}") };
         let slot = rig.engine.locks.ops.at(op).slot();
         match rig.engine.locks.slots.at(slot).token {
             TokenBytes::Drawn(token) => token,

@@ -4,7 +4,7 @@
 //!
 //! - An accept counts only where a grant of the node would: read from an admitted node.
 
-use super::state::{Failed, Locks};
+use super::core::{Failed, Locks};
 use super::steps::TokenState;
 use crate::command::Answer;
 use crate::error::{Cause, Vote};

@@ -1,7 +1,7 @@
 //! Operations that wait for nodes on their way, if a quorum needs them.
 
+use super::core::{Failed, Locks};
 use super::op::{OpKind, Verdict};
-use super::state::{Failed, Locks};
 use super::steps::TokenState;
 use crate::node::Now;
 use crate::quorum::NodeId;

@@ -7,11 +7,11 @@
 //! - Only nodes whose clock agrees with the client's are asked: one clock years ahead would raise
 //!   the counter for everybody.
 
+use super::core::{Failed, Locks};
 use super::fences::{Fencing, Progress};
 use super::happening::Happening;
 use super::op::Verdict;
 use super::slot::{LeaseId, Slots};
-use super::state::{Failed, Locks};
 use crate::command::{append_fenced_set, append_raise, append_time};
 use crate::error::{Cause, LockError};
 use crate::node::{Now, Request};
