@@ -319,7 +319,8 @@ fn a_task_is_not_woken_by_a_thread_whose_call_goes_on() {
     let (nodes, shared) = embedded(|config| config);
     let other = &Client::connect(fresh_config(nodes.urls())).unwrap();
     for waits_first in [false, true] {
-        let held = other.lock("held", TTL).wait().unwrap();
+        // Longer than each wait below, so that the call which blocks goes on.
+        let held = other.lock("held", 3 * PATIENCE).wait().unwrap();
         let guard = shared.try_lock("lost", LockOptions::new(ms(300))).wait().unwrap();
         let [by_free, by_lost] = [(); 2].map(|()| Arc::new(WokenBy(Mutex::new(None))));
         let mut lost = Box::pin(guard.lost());
@@ -332,7 +333,8 @@ fn a_task_is_not_woken_by_a_thread_whose_call_goes_on() {
             if waits_first {
                 waits();
             }
-            let blocked = scope.spawn(|| shared.lock("held", patient(TTL)).wait().map(drop));
+            let patience = patient(TTL).timeout(3 * PATIENCE);
+            let blocked = scope.spawn(|| shared.lock("held", patience).wait().map(drop));
             assert!(eventually(PATIENCE, || in_use(&shared).0 == 1), "{shared:?}");
             if !waits_first {
                 waits();

@@ -13,7 +13,7 @@ use super::limit::{Limit, PROGRESS_STEP};
 use crate::exit::Failure;
 use crate::output::tell;
 use crate::progress::Progress;
-use crate::session::CONNECT_LIMIT;
+use crate::session::{CONNECT_LIMIT, SHUTDOWN_LIMIT};
 use crate::times::record;
 
 struct Window {
@@ -72,7 +72,8 @@ pub(super) fn measure(
         }
     }
     window.counts.elapsed = now().saturating_since(started);
-    // Dropping the driver gives up what is under way, and releases it.
+    // Gives up what is under way, and releases it before the process ends.
+    window.driver.shutdown(SHUTDOWN_LIMIT);
     Ok(window.counts)
 }
 
