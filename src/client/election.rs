@@ -50,7 +50,7 @@ impl Client {
     /// [`LockError::InvalidKey`], [`LockError::ReservedKey`] and those of [`query`](Self::query).
     pub fn leader(&self, name: impl AsRef<[u8]>) -> Call<'static, Result<Led, LockError>> {
         let request = match self.wire_key(name) {
-            Ok(key) => Request::Query(Query::leader(&key)),
+            Ok(key) => Request::asking(Query::leader(&key)),
             Err(error) => Request::Ended(Some(Reply::Answers(Err(error)))),
         };
         self.call(request, request::led)

@@ -72,12 +72,12 @@ use crate::options::LockOptions;
 use crate::query::{NodeAnswers, Query};
 use crate::quorum::NodeMask;
 use call::End;
-use calls::Reply;
+use calls::{CallKind, Reply};
 use inner::{Inner, Owner, Threads};
 use lead::Loop;
 use request::{Asked, Request};
 use rules::Rules;
-use table::Table;
+use table::{Table, Task};
 use worker::Worker;
 
 /// Redlock for threads and tasks. Clone the client freely: all clones have one set of connections, and one I/O
@@ -178,7 +178,10 @@ impl Client {
     pub fn connect(config: Config) -> Result<Self, ConnectError> {
         let connecting = Connecting::new(&config, now());
         let client = Self::open(config)?;
-        client.call(Request::Connect(Some(connecting)), request::ready).wait().map(|()| client)
+        client
+            .call(Request::Task(CallKind::Connect, Some(Task::Connect(connecting))), request::ready)
+            .wait()
+            .map(|()| client)
     }
 
     /// Like [`connect`](Self::connect), without waiting for any node. The first calls wait for the
@@ -294,7 +297,10 @@ impl Client {
         token: impl AsRef<[u8]>,
     ) -> Call<'static, Result<Unlocked, UnlockError>> {
         let (key, token) = (key.as_ref().to_vec(), token.as_ref().to_vec());
-        self.call(Request::UnlockToken { key, token }, request::unlocked)
+        self.call(
+            Request::Task(CallKind::Unlock, Some(Task::UnlockToken { key, token })),
+            request::unlocked,
+        )
     }
 
     /// Takes over a lock that another process holds or [gave away](Guard::detach), by extending it
@@ -326,7 +332,7 @@ impl Client {
     ///
     /// [`LockError::Full`], also for more than 255 commands to one node; [`LockError::Closed`].
     pub fn query(&self, query: &Query) -> Call<'static, Result<Vec<NodeAnswers>, LockError>> {
-        self.call(Request::Query(query.clone()), request::answered)
+        self.call(Request::asking(query.clone()), request::answered)
     }
 
     /// As [`Driver::wire_key`](crate::driver::Driver::wire_key).
@@ -341,7 +347,7 @@ impl Client {
     /// The state of each node, as the client knows it now; no node is asked. Empty once the client is
     /// shut down, or with `in_flight_max` calls under way.
     pub fn nodes(&self) -> Call<'static, Vec<NodeHealth>> {
-        self.call(Request::Look(|driver| Reply::Nodes(driver.nodes())), request::nodes)
+        self.call(Request::looking(|driver| Reply::Nodes(driver.nodes())), request::nodes)
     }
 
     /// What people should know of nodes since the last time, each thing once: see
@@ -349,7 +355,7 @@ impl Client {
     pub fn notices(&self) -> Call<'static, Vec<Notice>> {
         let look =
             |driver: &mut Driver| Reply::Notices(std::iter::from_fn(|| driver.notice()).collect());
-        self.call(Request::Look(look), request::notices)
+        self.call(Request::looking(look), request::notices)
     }
 
     /// The id that the tokens of this client begin with, and what it must have in common with all
@@ -359,14 +365,14 @@ impl Client {
             let (id, agreement) = driver.identity();
             Reply::Identity(id, agreement)
         };
-        self.call(Request::Look(look), request::identity)
+        self.call(Request::looking(look), request::identity)
     }
 
     /// How many leases calls got, by the way in which they got them, without those that one caller of
     /// this process handed to the next. No node is asked.
     #[cfg(feature = "metrics")]
     pub fn lease_counts(&self) -> Call<'static, LeaseCounts> {
-        self.call(Request::Look(|driver| Reply::Leases(driver.lease_counts())), request::leases)
+        self.call(Request::looking(|driver| Reply::Leases(driver.lease_counts())), request::leases)
     }
 
     /// The nodes that may vote, as last seen; none once the client is shut down.

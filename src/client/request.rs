@@ -38,22 +38,17 @@ pub(super) enum Request<'a> {
     },
     /// Until its lease has gone its way.
     Unlock(Option<Held>),
-    UnlockToken {
-        key: Vec<u8>,
-        token: Vec<u8>,
-    },
     Adopt {
         key: Vec<u8>,
         token: Vec<u8>,
         options: LockOptions,
     },
-    Query(Query),
     Observe(&'a mut Sighting),
     Ready {
         limit: Duration,
     },
-    Connect(Option<Connecting>),
-    Look(fn(&mut Driver) -> Reply),
+    /// What the driving thread is to do for a call of that kind.
+    Task(CallKind, Option<Task>),
     Loss(&'a Held),
     Shutdown {
         limit: Duration,
@@ -96,6 +91,15 @@ impl Asked {
 }
 
 impl Request<'_> {
+    pub(super) fn asking(query: Query) -> Self {
+        Self::Task(CallKind::Ask, Some(Task::Ask(query, Instant::default())))
+    }
+
+    /// A look at the driver.
+    pub(super) const fn looking(look: fn(&mut Driver) -> Reply) -> Self {
+        Self::Task(CallKind::Look, Some(Task::Look(look)))
+    }
+
     /// Begins the request. `Err`: what it comes to without being under way.
     pub(super) fn begin(&mut self, owner: &Arc<Owner>, caller: Caller) -> Result<Pending, Taken> {
         match self {
@@ -115,18 +119,10 @@ impl Request<'_> {
             Self::Unlock(held) => held
                 .take()
                 .map_or_else(|| Err(ended(CallKind::Unlock)), |held| unlock(held, caller)),
-            Self::UnlockToken { key, token } => {
-                let (key, token) = (std::mem::take(key), std::mem::take(token));
-                begin(owner, caller, CallKind::Unlock, Task::UnlockToken { key, token })
-            }
             Self::Adopt { key, token, options } => {
                 let (key, token) = (std::mem::take(key), std::mem::take(token));
                 let task = Task::Adopt { key, token, options: options.clone() };
                 begin(owner, caller, CallKind::Adopt, task)
-            }
-            Self::Query(query) => {
-                let task = Task::Ask(std::mem::take(query), Instant::default());
-                begin(owner, caller, CallKind::Ask, task)
             }
             Self::Observe(sighting) => {
                 let key = owner.inner.rules.wire_key(&sighting.key);
@@ -137,13 +133,10 @@ impl Request<'_> {
                 let task = Task::Connect(Connecting::until_ready(now() + *limit));
                 begin(owner, caller, CallKind::Connect, task)
             }
-            Self::Connect(connecting) => {
-                let Some(connecting) = connecting.take() else {
-                    return Err(ended(CallKind::Connect));
-                };
-                begin(owner, caller, CallKind::Connect, Task::Connect(connecting))
+            Self::Task(kind, task) => {
+                let task = task.take().ok_or_else(|| ended(*kind))?;
+                begin(owner, caller, *kind, task)
             }
-            Self::Look(look) => begin(owner, caller, CallKind::Look, Task::Look(*look)),
             Self::Loss(held) => {
                 let Some(lease) = held.id().filter(|_| held.is_valid()) else {
                     return Err((Reply::Lost, None));
@@ -378,13 +371,10 @@ impl fmt::Debug for Request<'_> {
             Self::Extend { .. } => "Extend",
             Self::Detach { .. } => "Detach",
             Self::Unlock(_) => "Unlock",
-            Self::UnlockToken { .. } => "UnlockToken",
             Self::Adopt { .. } => "Adopt",
-            Self::Query(_) => "Query",
             Self::Observe(_) => "Observe",
             Self::Ready { .. } => "Ready",
-            Self::Connect(_) => "Connect",
-            Self::Look(_) => "Look",
+            Self::Task(kind, _) => return write!(f, "{kind:?}"),
             Self::Loss(_) => "Loss",
             Self::Shutdown { .. } => "Shutdown",
             Self::Ended(_) => "Ended",
