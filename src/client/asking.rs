@@ -1,6 +1,6 @@
 //! What callers ask of the table: calls begin, are given up, and hand their results over.
 
-use super::calls::{CallKind, Left, Listener, Reply, Stage, Taken};
+use super::calls::{CallKind, CallResult, Left, Listener, Stage, Taken};
 use super::counting::Moment;
 use super::indices::{CallIndex, QueueIndex};
 use super::refused::Refused;
@@ -127,7 +127,7 @@ impl Table {
         let place = self.calls.at(call);
         let (queue, kind) = (place.queue, place.kind);
         let mut left = self.calls.close(call);
-        let reply = left.reply.take().unwrap_or_else(|| Reply::closed(kind, 0));
+        let reply = left.reply.take().unwrap_or_else(|| CallResult::closed(kind, 0));
         ((reply, queue), left)
     }
 

@@ -10,8 +10,8 @@ use std::time::Duration;
 use super::calls::Listener;
 use super::calls::Taken;
 use super::inner::{Caller, Owner};
-use super::pending::Pending;
-use super::request::Request;
+use super::pending::PendingCall;
+use super::request::CallRequest;
 use crate::driver::clock::now;
 use crate::time::Instant;
 
@@ -27,27 +27,27 @@ use crate::time::Instant;
 #[must_use = "a call does nothing until it is waited for or polled"]
 pub struct Call<'a, T> {
     owner: Arc<Owner>,
-    request: Request<'a>,
-    progress: Progress,
+    request: CallRequest<'a>,
+    progress: CallProgress,
     end: End<'a, T>,
 }
 
 /// Makes the result of a call from what its request came to; `None` where the request is to be made
 /// again.
-pub(super) type End<'a, T> = fn(&mut Request<'a>, &Arc<Owner>, Taken) -> Option<T>;
+pub(super) type End<'a, T> = fn(&mut CallRequest<'a>, &Arc<Owner>, Taken) -> Option<T>;
 
 #[derive(Default)]
-enum Progress {
+enum CallProgress {
     #[default]
     New,
-    UnderWay(Pending),
+    UnderWay(PendingCall),
     /// It never was under way.
     Ended(Taken),
 }
 
 impl<'a, T> Call<'a, T> {
-    pub(super) const fn new(owner: Arc<Owner>, request: Request<'a>, end: End<'a, T>) -> Self {
-        Self { owner, request, progress: Progress::New, end }
+    pub(super) const fn new(owner: Arc<Owner>, request: CallRequest<'a>, end: End<'a, T>) -> Self {
+        Self { owner, request, progress: CallProgress::New, end }
     }
 
     /// Blocks until the call is done. Where no other call is under way, the caller drives the sockets
@@ -75,9 +75,9 @@ impl<'a, T> Call<'a, T> {
         loop {
             self.begin(Caller::Blocks { own });
             let taken = match std::mem::take(&mut self.progress) {
-                Progress::New => return None,
-                Progress::UnderWay(pending) => pending.wait_until(ends, own)?,
-                Progress::Ended(taken) => taken,
+                CallProgress::New => return None,
+                CallProgress::UnderWay(pending) => pending.wait_until(ends, own)?,
+                CallProgress::Ended(taken) => taken,
             };
             if let Some(value) = (self.end)(&mut self.request, &self.owner, taken) {
                 return Some(value);
@@ -86,10 +86,10 @@ impl<'a, T> Call<'a, T> {
     }
 
     fn begin(&mut self, caller: Caller) {
-        if matches!(self.progress, Progress::New) {
+        if matches!(self.progress, CallProgress::New) {
             self.progress = match self.request.begin(&self.owner, caller) {
-                Ok(pending) => Progress::UnderWay(pending),
-                Err(taken) => Progress::Ended(taken),
+                Ok(pending) => CallProgress::UnderWay(pending),
+                Err(taken) => CallProgress::Ended(taken),
             };
         }
     }
@@ -103,16 +103,16 @@ impl<T> Future for Call<'_, T> {
         loop {
             this.begin(Caller::GoesOn);
             let taken = match std::mem::take(&mut this.progress) {
-                Progress::New => return Poll::Pending,
-                Progress::UnderWay(mut pending) => {
+                CallProgress::New => return Poll::Pending,
+                CallProgress::UnderWay(mut pending) => {
                     let listener = Listener::Task(context.waker().clone());
                     let Some(taken) = pending.look(listener, Caller::GoesOn) else {
-                        this.progress = Progress::UnderWay(pending);
+                        this.progress = CallProgress::UnderWay(pending);
                         return Poll::Pending;
                     };
                     taken
                 }
-                Progress::Ended(taken) => taken,
+                CallProgress::Ended(taken) => taken,
             };
             if let Some(value) = (this.end)(&mut this.request, &this.owner, taken) {
                 return Poll::Ready(value);

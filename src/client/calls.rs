@@ -49,7 +49,7 @@ pub(super) enum CallKind {
 
 /// What a call ends with.
 #[derive(Debug)]
-pub(super) enum Reply {
+pub(super) enum CallResult {
     Lock(Result<Lease, LockError>),
     Adopt(Result<Lease, ExtendError>),
     Extend(Result<(), ExtendError>),
@@ -68,9 +68,9 @@ pub(super) enum Reply {
 }
 
 /// What a request came to, and the queue of its key.
-pub(super) type Taken = (Reply, Option<QueueIndex>);
+pub(super) type Taken = (CallResult, Option<QueueIndex>);
 
-impl Reply {
+impl CallResult {
     /// What a call of that kind ends with that does not begin.
     pub(super) fn refused(kind: CallKind, why: Refused) -> Self {
         match kind {
@@ -166,7 +166,7 @@ pub(super) struct CallPlace {
     pub(super) lease: Option<LeaseId>,
     /// Of a call that has not come to the I/O thread.
     pub(super) span: CallSpan,
-    reply: Option<Reply>,
+    reply: Option<CallResult>,
     listener: Listener,
     /// Set with the reply, so that a caller can look without the table's mutex.
     done: Arc<AtomicBool>,
@@ -202,7 +202,7 @@ impl CallPlace {
 /// What a call leaves in its place. Dropping it may run foreign code.
 #[derive(Debug, Default)]
 pub(super) struct Left {
-    pub(super) reply: Option<Reply>,
+    pub(super) reply: Option<CallResult>,
     _listener: Listener,
     _span: CallSpan,
 }
@@ -259,7 +259,7 @@ impl Calls {
 
     /// Ends the call with its reply. Returns the listener to notify.
     #[must_use]
-    pub(super) fn finish(&mut self, index: CallIndex, reply: Reply) -> Listener {
+    pub(super) fn finish(&mut self, index: CallIndex, reply: CallResult) -> Listener {
         let call = self.at_mut(index);
         call.reply = Some(reply);
         call.stage = Stage::Done;
@@ -271,9 +271,9 @@ impl Calls {
     /// closed.
     pub(super) fn recall(&mut self, index: CallIndex) -> Option<Lease> {
         let call = self.at_mut(index);
-        let closed = Reply::closed(call.kind, 0);
+        let closed = CallResult::closed(call.kind, 0);
         match call.reply.take() {
-            Some(Reply::Lock(Ok(lease)) | Reply::Adopt(Ok(lease))) => {
+            Some(CallResult::Lock(Ok(lease)) | CallResult::Adopt(Ok(lease))) => {
                 call.reply = Some(closed);
                 Some(lease)
             }

@@ -1,7 +1,7 @@
 //! What the driving thread does with the table: it hands results out, ends what is over, and takes
 //! commands.
 
-use super::calls::{CallKind, Listener, Reply, Stage};
+use super::calls::{CallKind, CallResult, Listener, Stage};
 use super::indices::{CallIndex, QueueIndex};
 use super::table::{Command, Table};
 use crate::engine::Engine;
@@ -16,7 +16,7 @@ impl Table {
         engine: &Engine,
         has_lost: bool,
         now: Instant,
-        replies: &mut Vec<(CallIndex, Reply)>,
+        replies: &mut Vec<(CallIndex, CallResult)>,
         tell: &mut Vec<Listener>,
     ) {
         self.sleeping.wake();
@@ -50,7 +50,7 @@ impl Table {
     fn complete(
         &mut self,
         call: CallIndex,
-        reply: Reply,
+        reply: CallResult,
         engine: &Engine,
         now: Instant,
     ) -> Listener {
@@ -70,7 +70,7 @@ impl Table {
         // No listener: the caller that gave the call up has taken it along.
         self.calls.close(call);
         match (reply, queue) {
-            (Reply::Lock(Ok(lease)) | Reply::Adopt(Ok(lease)), Some(queue)) => {
+            (CallResult::Lock(Ok(lease)) | CallResult::Adopt(Ok(lease)), Some(queue)) => {
                 self.give_back(queue, lease, may_pass, || now)
             }
             _ => Listener::None,
@@ -78,12 +78,12 @@ impl Table {
     }
 
     /// The network has decided a call for a key: it holds the key, or the next one competes.
-    fn decided(&mut self, queue: QueueIndex, call: CallIndex, reply: &Reply) {
+    fn decided(&mut self, queue: QueueIndex, call: CallIndex, reply: &CallResult) {
         let here = self.queues.at_mut(queue);
         if here.competitor == Some(call) {
             here.competitor = None;
         }
-        if let Reply::Lock(Ok(lease)) | Reply::Adopt(Ok(lease)) = reply {
+        if let CallResult::Lock(Ok(lease)) | CallResult::Adopt(Ok(lease)) = reply {
             self.queues.won(queue, lease, &self.calls.at(call).options);
             if self.queues.at(queue).first.is_some() {
                 // The calls behind wait for the end of this lease.
@@ -107,7 +107,7 @@ impl Table {
                 let deadline = lease.and_then(|lease| engine.deadline(lease));
                 match deadline.filter(|deadline| *deadline > now) {
                     Some(deadline) => next_due = next_due.min(deadline),
-                    None => tell.push(self.calls.finish(call, Reply::Lost)),
+                    None => tell.push(self.calls.finish(call, CallResult::Lost)),
                 }
             }
             let place = self.calls.at(call);
@@ -120,7 +120,7 @@ impl Table {
             }
             let error = self.why_not(place.queue, engine, now);
             self.leave_queue(call);
-            tell.push(self.calls.finish(call, Reply::Lock(Err(error))));
+            tell.push(self.calls.finish(call, CallResult::Lock(Err(error))));
         }
         for index in self.queues.indices() {
             let queue = self.queues.at_mut(index);

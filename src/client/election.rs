@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use super::Client;
 use super::call::Call;
-use super::calls::Reply;
+use super::calls::CallResult;
 use super::guard::{self, Guard};
-use super::request::{self, Asked, Request};
+use super::request::{self, CallRequest, LockRequest};
 use crate::error::LockError;
 use crate::leader::{Led, Sighting};
 use crate::options::LockOptions;
@@ -36,7 +36,7 @@ impl Client {
         options: impl Into<LockOptions>,
     ) -> Call<'static, Result<Guard, LockError>> {
         let options = options.into().campaigning(self.owner.inner.rules.retry);
-        self.call(Request::Lock(Asked::new(name.as_ref(), options)), guard::locked)
+        self.call(CallRequest::Lock(LockRequest::new(name.as_ref(), options)), guard::locked)
     }
 
     /// The leader of the election `name`, and since when it leads; of any other lock, its holder. Costs one
@@ -50,8 +50,8 @@ impl Client {
     /// [`LockError::InvalidKey`], [`LockError::ReservedKey`] and those of [`query`](Self::query).
     pub fn leader(&self, name: impl AsRef<[u8]>) -> Call<'static, Result<Led, LockError>> {
         let request = match self.wire_key(name) {
-            Ok(key) => Request::asking(Query::leader(&key)),
-            Err(error) => Request::Ended(Some(Reply::Answers(Err(error)))),
+            Ok(key) => CallRequest::asking(Query::leader(&key)),
+            Err(error) => CallRequest::Ended(Some(CallResult::Answers(Err(error)))),
         };
         self.call(request, request::led)
     }
@@ -83,7 +83,7 @@ impl Observer {
     /// As [`Client::leader`].
     pub fn next_change(&mut self) -> Call<'_, Result<Led, LockError>> {
         let owner = Arc::clone(&self.client.owner);
-        Call::new(owner, Request::Observe(&mut self.sighting), request::observed)
+        Call::new(owner, CallRequest::Observe(&mut self.sighting), request::observed)
     }
 }
 

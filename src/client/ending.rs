@@ -1,7 +1,7 @@
 //! The end of a client: no call begins any more, those that wait end, and leases that nobody has taken go
 //! back.
 
-use super::calls::{CallKind, Listener, Reply, Stage};
+use super::calls::{CallKind, CallResult, Listener, Stage};
 use super::indices::CallIndex;
 use super::table::{Command, Table};
 use crate::time::Instant;
@@ -29,7 +29,7 @@ impl Table {
             let place = self.calls.at(call);
             if place.stage == Stage::Queued {
                 self.leave_queue(call);
-                tell.push(self.calls.finish(call, Reply::closed(CallKind::Lock, 0)));
+                tell.push(self.calls.finish(call, CallResult::closed(CallKind::Lock, 0)));
             } else if place.stage == Stage::Done
                 && let Some(lease) = self.calls.recall(call)
             {
@@ -50,7 +50,7 @@ impl Table {
             if place.is_abandoned {
                 self.calls.close(call);
             } else {
-                let reply = Reply::closed(place.kind, owed);
+                let reply = CallResult::closed(place.kind, owed);
                 tell.push(self.calls.finish(call, reply));
             }
         }

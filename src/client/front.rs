@@ -1,7 +1,7 @@
 //! [`Front`]: a client's table and leases before an engine, without threads and sockets: the
 //! simulation drives what the callers of a client share, and judges it.
 
-use super::calls::Reply;
+use super::calls::CallResult;
 use super::indices::{CallIndex, QueueIndex};
 use super::rules::Rules;
 use super::span::CallSpan;
@@ -43,7 +43,7 @@ pub(crate) struct Front {
     ops: Vec<(OpId, CallIndex)>,
     /// The calls that came to the engine since the caller last asked.
     begun: Vec<Ticket>,
-    replies: Vec<(CallIndex, Reply)>,
+    replies: Vec<(CallIndex, CallResult)>,
 }
 
 impl FrontLease {
@@ -117,7 +117,7 @@ impl Front {
             (place.queue, place.may_pass())
         };
         let mut left = self.table.abandon(ticket.0);
-        if let (Some(Reply::Lock(Ok(lease))), Some(queue)) = (left.reply.take(), queue) {
+        if let (Some(CallResult::Lock(Ok(lease))), Some(queue)) = (left.reply.take(), queue) {
             drop(self.table.give_back(queue, lease, may_pass, || now));
         }
         self.carry_out(engine, now);
@@ -161,9 +161,9 @@ impl Front {
     /// Takes an event of the engine that is the result of a call. Returns whether it is one.
     pub(crate) fn take(&mut self, engine: &mut Engine, event: &Event) -> bool {
         let (op, reply) = match event {
-            Event::Lock { op, result: Ok(id) } => (op, Reply::Lock(self.make(engine, *id))),
-            Event::Lock { op, result: Err(error) } => (op, Reply::Lock(Err(error.clone()))),
-            Event::Unlock { op, result } => (op, Reply::Unlock(*result)),
+            Event::Lock { op, result: Ok(id) } => (op, CallResult::Lock(self.make(engine, *id))),
+            Event::Lock { op, result: Err(error) } => (op, CallResult::Lock(Err(error.clone()))),
+            Event::Unlock { op, result } => (op, CallResult::Unlock(*result)),
             Event::Lost { lease, .. } | Event::Extend { lease, .. } => {
                 self.copy(engine, *lease);
                 return false;
@@ -204,7 +204,7 @@ impl Front {
         let (call, min_validity) = self.open.remove(place);
         let ((reply, queue), _left) = self.table.take(call);
         let ended = match (reply, queue) {
-            (Reply::Lock(Ok(lease)), Some(queue)) => {
+            (CallResult::Lock(Ok(lease)), Some(queue)) => {
                 let remaining = lease.remaining_at(now);
                 if remaining.is_zero() || remaining < min_validity {
                     let ballot = self.table.rules.late_ballot(lease.votes());
@@ -215,8 +215,8 @@ impl Front {
                     Ended::Lock(Ok(FrontLease { queue, lease }))
                 }
             }
-            (Reply::Lock(Err(error)), _) => Ended::Lock(Err(error)),
-            (Reply::Unlock(result), _) => Ended::Unlock(result),
+            (CallResult::Lock(Err(error)), _) => Ended::Lock(Err(error)),
+            (CallResult::Unlock(result), _) => Ended::Unlock(result),
             (other, _) => unreachable!("no such call was made: {other:?}"),
         };
         Some((Ticket(call), ended))
@@ -269,7 +269,7 @@ impl Front {
                     };
                     match begun {
                         Ok(op) => self.ops.push((op, call)),
-                        Err(error) => self.replies.push((call, Reply::Lock(Err(error)))),
+                        Err(error) => self.replies.push((call, CallResult::Lock(Err(error)))),
                     }
                 }
                 Command::Call(call, Task::Unlock { lease }, _) => {
@@ -277,7 +277,7 @@ impl Front {
                     self.pool.reclaim(lease);
                     match result {
                         Ok(op) => self.ops.push((op, call)),
-                        Err(error) => self.replies.push((call, Reply::Unlock(Err(error)))),
+                        Err(error) => self.replies.push((call, CallResult::Unlock(Err(error)))),
                     }
                 }
                 Command::Call(call, Task::Cancel, _) => {

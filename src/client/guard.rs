@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::call::Call;
-use super::calls::{Reply, Taken};
+use super::calls::{CallResult, Taken};
 use super::held::Held;
 use super::inner::Owner;
-use super::request::{self, Request};
+use super::request::{self, CallRequest};
 use crate::driver::Lease;
 use crate::error::{DetachError, ExtendError, LockError, UnlockError, Unlocked};
 use crate::quorum::NodeMask;
@@ -100,7 +100,7 @@ impl Guard {
     /// [`ExtendError::Full`]; [`ExtendError::Closed`].
     pub fn extend(&mut self, ttl: Duration) -> Call<'_, Result<(), ExtendError>> {
         let owner = Arc::clone(self.held.owner());
-        Call::new(owner, Request::Extend { held: &mut self.held, ttl }, request::extended)
+        Call::new(owner, CallRequest::Extend { held: &mut self.held, ttl }, request::extended)
     }
 
     /// Extends the lock by the TTL of its call if a third of that TTL has passed; otherwise costs a
@@ -114,9 +114,9 @@ impl Guard {
         let (owner, ttl) = (Arc::clone(self.held.owner()), self.held.ttl());
         let is_due = self.remaining() <= ttl / 3 * 2;
         let request = if is_due {
-            Request::Extend { held: &mut self.held, ttl }
+            CallRequest::Extend { held: &mut self.held, ttl }
         } else {
-            Request::Ended(Some(Reply::Extend(Ok(()))))
+            CallRequest::Ended(Some(CallResult::Extend(Ok(()))))
         };
         Call::new(owner, request, request::kept)
     }
@@ -132,7 +132,7 @@ impl Guard {
     /// lock is released all the same, without a result. [`UnlockError::Closed`].
     pub fn unlock(self) -> Call<'static, Result<Unlocked, UnlockError>> {
         let owner = Arc::clone(self.held.owner());
-        Call::new(owner, Request::Unlock(Some(self.held)), request::unlocked)
+        Call::new(owner, CallRequest::Unlock(Some(self.held)), request::unlocked)
     }
 
     /// Gives the lock away and returns its token: the lock stays until its TTL ends, or until a client
@@ -148,7 +148,7 @@ impl Guard {
     /// [`DetachError::Closed`]. The guard stays as it is.
     pub fn detach(&mut self) -> Call<'_, Result<LockToken, DetachError>> {
         let owner = Arc::clone(self.held.owner());
-        Call::new(owner, Request::Detach { held: &mut self.held }, request::detached)
+        Call::new(owner, CallRequest::Detach { held: &mut self.held }, request::detached)
     }
 
     /// Done when the lock is over: as soon as the client knows of the loss, for a lock that is
@@ -159,7 +159,7 @@ impl Guard {
     /// Await it in a `select!` beside the work, or wait for it in a thread of its own. You can drop the
     /// call and make it again at any time.
     pub fn lost(&self) -> Call<'_, ()> {
-        Call::new(Arc::clone(self.held.owner()), Request::Loss(&self.held), request::lost)
+        Call::new(Arc::clone(self.held.owner()), CallRequest::Loss(&self.held), request::lost)
     }
 }
 
@@ -175,7 +175,7 @@ impl fmt::Debug for Guard {
 
 /// Makes a guard of a lock that was won.
 pub(super) fn locked(
-    request: &mut Request<'_>,
+    request: &mut CallRequest<'_>,
     owner: &Arc<Owner>,
     taken: Taken,
 ) -> Option<Result<Guard, LockError>> {
@@ -184,7 +184,7 @@ pub(super) fn locked(
 
 /// Makes a guard of a lock that was taken over.
 pub(super) fn adopted(
-    request: &mut Request<'_>,
+    request: &mut CallRequest<'_>,
     owner: &Arc<Owner>,
     taken: Taken,
 ) -> Option<Result<Guard, ExtendError>> {

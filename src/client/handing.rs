@@ -1,6 +1,6 @@
 //! Leases that go from one caller of a process to the next, without a word to any node.
 
-use super::calls::{Listener, Reply};
+use super::calls::{CallResult, Listener};
 use super::counting::Moment;
 use super::indices::QueueIndex;
 use super::rules::Rules;
@@ -57,7 +57,7 @@ impl Table {
         // The lease keeps the queue from now on.
         self.leave_queue(next);
         self.counting.turn();
-        Ok(self.calls.finish(next, Reply::Lock(Ok(lease))))
+        Ok(self.calls.finish(next, CallResult::Lock(Ok(lease))))
     }
 
     /// As [`pass_on`](Self::pass_on), if the lease may go to another call at all.

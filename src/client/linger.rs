@@ -10,7 +10,7 @@
 use std::cmp::Reverse;
 use std::time::Duration;
 
-use super::calls::{Listener, Reply};
+use super::calls::{CallResult, Listener};
 use super::counting::Moment;
 use super::indices::{CallIndex, QueueIndex};
 use super::rules::Rules;
@@ -61,7 +61,7 @@ impl Table {
         let Some(lease) = here.lingering.take() else { return false };
         // The lease keeps the queue from now on. Nobody listens to the call yet.
         self.queues.leave(queue);
-        let _nobody = self.calls.finish(call, Reply::Lock(Ok(lease)));
+        let _nobody = self.calls.finish(call, CallResult::Lock(Ok(lease)));
         true
     }
 

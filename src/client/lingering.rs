@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::calls::Reply;
+use super::calls::CallResult;
 use super::indices::{CallIndex, QueueIndex};
 use super::rules::Rules;
 use super::span::CallSpan;
@@ -68,14 +68,14 @@ impl Desk {
         let (id, token) = (LeaseId::nth(self.leases), TokenBytes::Drawn([0; 20]));
         let ends = self.now + VALIDITY;
         let (lease, _) = self.pool.make(id, (b"k", &token, None), ends, NodeMask::first(1));
-        let mut replies = vec![(call, Reply::Lock(Ok(lease)))];
+        let mut replies = vec![(call, CallResult::Lock(Ok(lease)))];
         self.table.hand_out(&self.engine, false, self.now, &mut replies, &mut Vec::new());
         self.taken(call)
     }
 
     fn taken(&mut self, call: CallIndex) -> Held {
         let ((reply, queue), _) = self.table.take(call);
-        let Reply::Lock(Ok(lease)) = reply else { panic!("{reply:?}") };
+        let CallResult::Lock(Ok(lease)) = reply else { panic!("{reply:?}") };
         (queue.unwrap(), lease)
     }
 

@@ -72,10 +72,10 @@ use crate::options::LockOptions;
 use crate::query::{NodeAnswers, Query};
 use crate::quorum::NodeMask;
 use call::End;
-use calls::{CallKind, Reply};
+use calls::{CallKind, CallResult};
 use inner::{Inner, Owner, Threads};
 use lead::Loop;
-use request::{Asked, Request};
+use request::{CallRequest, LockRequest};
 use rules::Rules;
 use table::{Table, Task};
 use worker::Worker;
@@ -179,7 +179,10 @@ impl Client {
         let connecting = Connecting::new(&config, now());
         let client = Self::open(config)?;
         client
-            .call(Request::Task(CallKind::Connect, Some(Task::Connect(connecting))), request::ready)
+            .call(
+                CallRequest::Task(CallKind::Connect, Some(Task::Connect(connecting))),
+                request::ready,
+            )
             .wait()
             .map(|()| client)
     }
@@ -216,7 +219,7 @@ impl Client {
         Ok(Self { owner: Arc::new(Owner { inner }) })
     }
 
-    fn call<'a, T>(&self, request: Request<'a>, end: End<'a, T>) -> Call<'a, T> {
+    fn call<'a, T>(&self, request: CallRequest<'a>, end: End<'a, T>) -> Call<'a, T> {
         Call::new(Arc::clone(&self.owner), request, end)
     }
 
@@ -238,8 +241,8 @@ impl Client {
         key: impl AsRef<[u8]>,
         options: impl Into<LockOptions>,
     ) -> Call<'static, Result<Guard, LockError>> {
-        let asked = Asked::new(key.as_ref(), options.into().once());
-        self.call(Request::Lock(asked), guard::locked)
+        let asked = LockRequest::new(key.as_ref(), options.into().once());
+        self.call(CallRequest::Lock(asked), guard::locked)
     }
 
     /// Waits for the lock `key` as the `retry` of the options or of the configuration says, by default
@@ -254,8 +257,9 @@ impl Client {
         key: impl AsRef<[u8]>,
         options: impl Into<LockOptions>,
     ) -> Call<'static, Result<Guard, LockError>> {
-        let asked = Asked::new(key.as_ref(), options.into().patient(self.owner.inner.rules.retry));
-        self.call(Request::Lock(asked), guard::locked)
+        let asked =
+            LockRequest::new(key.as_ref(), options.into().patient(self.owner.inner.rules.retry));
+        self.call(CallRequest::Lock(asked), guard::locked)
     }
 
     /// Takes the lock `key` as [`lock`](Self::lock) does, runs `work`, and releases the lock on
@@ -298,7 +302,7 @@ impl Client {
     ) -> Call<'static, Result<Unlocked, UnlockError>> {
         let (key, token) = (key.as_ref().to_vec(), token.as_ref().to_vec());
         self.call(
-            Request::Task(CallKind::Unlock, Some(Task::UnlockToken { key, token })),
+            CallRequest::Task(CallKind::Unlock, Some(Task::UnlockToken { key, token })),
             request::unlocked,
         )
     }
@@ -319,7 +323,7 @@ impl Client {
     ) -> Call<'static, Result<Guard, ExtendError>> {
         let (key, token) = (key.as_ref().to_vec(), token.as_ref().to_vec());
         let options = options.into();
-        self.call(Request::Adopt { key, token, options }, guard::adopted)
+        self.call(CallRequest::Adopt { key, token, options }, guard::adopted)
     }
 
     // ---- state ----
@@ -332,7 +336,7 @@ impl Client {
     ///
     /// [`LockError::Full`], also for more than 255 commands to one node; [`LockError::Closed`].
     pub fn query(&self, query: &Query) -> Call<'static, Result<Vec<NodeAnswers>, LockError>> {
-        self.call(Request::asking(query.clone()), request::answered)
+        self.call(CallRequest::asking(query.clone()), request::answered)
     }
 
     /// As [`Driver::wire_key`](crate::driver::Driver::wire_key).
@@ -347,15 +351,16 @@ impl Client {
     /// The state of each node, as the client knows it now; no node is asked. Empty once the client is
     /// shut down, or with `in_flight_max` calls under way.
     pub fn nodes(&self) -> Call<'static, Vec<NodeHealth>> {
-        self.call(Request::looking(|driver| Reply::Nodes(driver.nodes())), request::nodes)
+        self.call(CallRequest::looking(|driver| CallResult::Nodes(driver.nodes())), request::nodes)
     }
 
     /// What people should know of nodes since the last time, each thing once: see
     /// [`Driver::notice`](crate::driver::Driver::notice). No node is asked.
     pub fn notices(&self) -> Call<'static, Vec<Notice>> {
-        let look =
-            |driver: &mut Driver| Reply::Notices(std::iter::from_fn(|| driver.notice()).collect());
-        self.call(Request::looking(look), request::notices)
+        let look = |driver: &mut Driver| {
+            CallResult::Notices(std::iter::from_fn(|| driver.notice()).collect())
+        };
+        self.call(CallRequest::looking(look), request::notices)
     }
 
     /// The id that the tokens of this client begin with, and what it must have in common with all
@@ -363,16 +368,19 @@ impl Client {
     pub fn identity(&self) -> Call<'static, Option<(ClientId, Agreement)>> {
         let look = |driver: &mut Driver| {
             let (id, agreement) = driver.identity();
-            Reply::Identity(id, agreement)
+            CallResult::Identity(id, agreement)
         };
-        self.call(Request::looking(look), request::identity)
+        self.call(CallRequest::looking(look), request::identity)
     }
 
     /// How many leases calls got, by the way in which they got them, without those that one caller of
     /// this process handed to the next. No node is asked.
     #[cfg(feature = "metrics")]
     pub fn lease_counts(&self) -> Call<'static, LeaseCounts> {
-        self.call(Request::looking(|driver| Reply::Leases(driver.lease_counts())), request::leases)
+        self.call(
+            CallRequest::looking(|driver| CallResult::Leases(driver.lease_counts())),
+            request::leases,
+        )
     }
 
     /// The nodes that may vote, as last seen; none once the client is shut down.
@@ -403,7 +411,7 @@ impl Client {
     /// [`ConnectError::NoQuorum`] at `limit`: it says why for each node. [`ConnectError::System`]
     /// with `in_flight_max` calls under way, or once the client is shut down.
     pub fn ready(&self, limit: Duration) -> Call<'static, Result<(), ConnectError>> {
-        self.call(Request::Ready { limit }, request::ready)
+        self.call(CallRequest::Ready { limit }, request::ready)
     }
 
     // ---- the end ----
@@ -413,7 +421,7 @@ impl Client {
     /// answers. Returns how many releases it still owes; their keys end with their TTL, and so do
     /// the keys of guards that still live.
     pub fn shutdown(&self, limit: Duration) -> Call<'static, usize> {
-        self.call(Request::Shutdown { limit }, request::owed)
+        self.call(CallRequest::Shutdown { limit }, request::owed)
     }
 }
 

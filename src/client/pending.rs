@@ -1,10 +1,10 @@
-//! [`Pending`]: a request under way. Dropping it gives the request up.
+//! [`PendingCall`]: a request under way. Dropping it gives the request up.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::calls::Taken;
-use super::calls::{CallKind, Left, Listener, Reply, Stage};
+use super::calls::{CallKind, CallResult, Left, Listener, Stage};
 use super::indices::CallIndex;
 use super::inner::{Caller, Owner, Then};
 use super::sleeping::Lead;
@@ -13,7 +13,7 @@ use super::table::Table;
 use crate::driver::clock::now;
 use crate::time::Instant;
 
-pub(super) struct Pending {
+pub(super) struct PendingCall {
     owner: Arc<Owner>,
     call: CallIndex,
     /// Set once the result is there.
@@ -25,7 +25,7 @@ pub(super) struct Pending {
     leads: bool,
 }
 
-impl Pending {
+impl PendingCall {
     /// Begins a request, which its caller goes on to wait for.
     pub(super) fn begin<E>(
         owner: &Arc<Owner>,
@@ -126,7 +126,7 @@ fn park_until(ends: Instant) {
     }
 }
 
-impl Drop for Pending {
+impl Drop for PendingCall {
     fn drop(&mut self) {
         if self.is_taken {
             return;
@@ -139,7 +139,7 @@ impl Drop for Pending {
             let (queue, may_pass) = (place.queue, place.may_pass());
             let mut left = table.abandon(call);
             let next = match (left.reply.take(), queue) {
-                (Some(Reply::Lock(Ok(lease)) | Reply::Adopt(Ok(lease))), Some(queue)) => {
+                (Some(CallResult::Lock(Ok(lease)) | CallResult::Adopt(Ok(lease))), Some(queue)) => {
                     // Won, but not taken by its caller: the lease goes to the next in the queue.
                     table.give_back(queue, lease, may_pass, now)
                 }

@@ -42,7 +42,7 @@ pub(super) struct Holder {
 }
 
 #[derive(Debug)]
-pub(super) struct Queue {
+pub(super) struct KeyQueue {
     pub(super) key: Key,
     pub(super) holder: Option<Holder>,
     /// That lease, while nobody uses it: it lingers.
@@ -61,7 +61,7 @@ pub(super) struct Queue {
 /// All queues of a client.
 #[derive(Debug, Default)]
 pub(super) struct Queues {
-    queues: Slab<QueueIndex, Queue>,
+    queues: Slab<QueueIndex, KeyQueue>,
     by_key: HashMap<Key, QueueIndex>,
 }
 
@@ -73,7 +73,7 @@ impl Queues {
             self.at_mut(index).refs += 1;
             return Some(index);
         }
-        let index = self.queues.take(Queue::empty)?;
+        let index = self.queues.take(KeyQueue::empty)?;
         let queue = self.at_mut(index);
         key::replace(&mut queue.key, key);
         (queue.refs, queue.is_named) = (1, true);
@@ -174,16 +174,16 @@ impl Queues {
         self.by_key.len()
     }
 
-    pub(super) fn at(&self, index: QueueIndex) -> &Queue {
+    pub(super) fn at(&self, index: QueueIndex) -> &KeyQueue {
         self.queues.at(index)
     }
 
-    pub(super) fn at_mut(&mut self, index: QueueIndex) -> &mut Queue {
+    pub(super) fn at_mut(&mut self, index: QueueIndex) -> &mut KeyQueue {
         self.queues.at_mut(index)
     }
 }
 
-impl Queue {
+impl KeyQueue {
     fn empty() -> Self {
         Self {
             key: Key::new(),

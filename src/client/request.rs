@@ -1,15 +1,15 @@
-//! [`Request`]: what a call asks, how it begins, and what its result becomes.
+//! [`CallRequest`]: what a call asks, how it begins, and what its result becomes.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::calls::Taken;
-use super::calls::{CallKind, Listener, Reply};
+use super::calls::{CallKind, CallResult, Listener};
 use super::counting::CountedCall;
 use super::held::Held;
 use super::inner::{Caller, Owner};
-use super::pending::Pending;
+use super::pending::PendingCall;
 use super::span::CallSpan;
 use super::table::Task;
 use crate::agreement::Agreement;
@@ -27,8 +27,8 @@ use crate::query::{NodeAnswers, Query};
 use crate::time::Instant;
 use crate::token::LockToken;
 
-pub(super) enum Request<'a> {
-    Lock(Asked),
+pub(super) enum CallRequest<'a> {
+    Lock(LockRequest),
     Extend {
         held: &'a mut Held,
         ttl: Duration,
@@ -54,11 +54,11 @@ pub(super) enum Request<'a> {
         limit: Duration,
     },
     /// It comes to this without anything to ask.
-    Ended(Option<Reply>),
+    Ended(Option<CallResult>),
 }
 
 /// A lock that is asked for.
-pub(super) struct Asked {
+pub(super) struct LockRequest {
     pub(super) key: Key,
     pub(super) options: LockOptions,
     /// Both end with the call.
@@ -66,19 +66,19 @@ pub(super) struct Asked {
     span: CallSpan,
 }
 
-impl Asked {
+impl LockRequest {
     pub(super) fn new(key: &[u8], options: LockOptions) -> Self {
         Self { key: Key::from_slice(key), options, counted: None, span: CallSpan::none() }
     }
 
-    fn begin(&mut self, owner: &Arc<Owner>, caller: Caller) -> Result<Pending, LockError> {
+    fn begin(&mut self, owner: &Arc<Owner>, caller: Caller) -> Result<PendingCall, LockError> {
         let time = now();
         let patience = self.options.patience(time);
         let waits = patience.is_patient;
         self.span = CallSpan::of_lock(&self.key, self.options.ttl);
         // What is left of it is dropped outside of the mutex.
         let mut carried = self.span.clone();
-        let begun = Pending::begin(owner, caller, |table| {
+        let begun = PendingCall::begin(owner, caller, |table| {
             table.begin_lock(&self.key, &self.options, patience, &mut carried, time)
         });
         let counting = &owner.inner.counting;
@@ -90,21 +90,25 @@ impl Asked {
     }
 }
 
-impl Request<'_> {
+impl CallRequest<'_> {
     pub(super) fn asking(query: Query) -> Self {
         Self::Task(CallKind::Ask, Some(Task::Ask(query, Instant::default())))
     }
 
     /// A look at the driver.
-    pub(super) const fn looking(look: fn(&mut Driver) -> Reply) -> Self {
+    pub(super) const fn looking(look: fn(&mut Driver) -> CallResult) -> Self {
         Self::Task(CallKind::Look, Some(Task::Look(look)))
     }
 
     /// Begins the request. `Err`: what it comes to without being under way.
-    pub(super) fn begin(&mut self, owner: &Arc<Owner>, caller: Caller) -> Result<Pending, Taken> {
+    pub(super) fn begin(
+        &mut self,
+        owner: &Arc<Owner>,
+        caller: Caller,
+    ) -> Result<PendingCall, Taken> {
         match self {
             Self::Lock(asked) => {
-                asked.begin(owner, caller).map_err(|error| (Reply::Lock(Err(error)), None))
+                asked.begin(owner, caller).map_err(|error| (CallResult::Lock(Err(error)), None))
             }
             Self::Extend { held, ttl } => {
                 let Some(lease) = held.id() else { return Err(ended(CallKind::Extend)) };
@@ -126,7 +130,7 @@ impl Request<'_> {
             }
             Self::Observe(sighting) => {
                 let key = owner.inner.rules.wire_key(&sighting.key);
-                let key = key.map_err(|error| (Reply::Answers(Err(error)), None))?;
+                let key = key.map_err(|error| (CallResult::Answers(Err(error)), None))?;
                 begin(owner, caller, CallKind::Ask, Task::Ask(Query::leader(&key), sighting.due))
             }
             Self::Ready { limit } => {
@@ -139,15 +143,15 @@ impl Request<'_> {
             }
             Self::Loss(held) => {
                 let Some(lease) = held.id().filter(|_| held.is_valid()) else {
-                    return Err((Reply::Lost, None));
+                    return Err((CallResult::Lost, None));
                 };
-                Pending::begin(owner, caller, |table| table.begin_loss(lease, held.deadline()))
-                    .map_err(|_| (Reply::Lost, None))
+                PendingCall::begin(owner, caller, |table| table.begin_loss(lease, held.deadline()))
+                    .map_err(|_| (CallResult::Lost, None))
             }
             Self::Shutdown { limit } => {
                 let ends = now() + *limit;
-                Pending::begin(owner, caller, |table| table.begin_shutdown(ends))
-                    .map_err(|owed| (Reply::Shutdown(owed), None))
+                PendingCall::begin(owner, caller, |table| table.begin_shutdown(ends))
+                    .map_err(|owed| (CallResult::Shutdown(owed), None))
             }
             Self::Ended(reply) => {
                 Err(reply.take().map_or_else(|| ended(CallKind::Loss), |reply| (reply, None)))
@@ -156,47 +160,54 @@ impl Request<'_> {
     }
 }
 
-fn begin(owner: &Arc<Owner>, caller: Caller, kind: CallKind, task: Task) -> Result<Pending, Taken> {
+fn begin(
+    owner: &Arc<Owner>,
+    caller: Caller,
+    kind: CallKind,
+    task: Task,
+) -> Result<PendingCall, Taken> {
     let mut span = CallSpan::current();
-    Pending::begin(owner, caller, |table| table.begin(kind, task, &mut span))
-        .map_err(|refused| (Reply::refused(kind, refused), None))
+    PendingCall::begin(owner, caller, |table| table.begin(kind, task, &mut span))
+        .map_err(|refused| (CallResult::refused(kind, refused), None))
 }
 
 /// The lease goes to the next waiter of this process, or is released.
-fn unlock(mut held: Held, caller: Caller) -> Result<Pending, Taken> {
+fn unlock(mut held: Held, caller: Caller) -> Result<PendingCall, Taken> {
     let (queue, may_pass) = (held.queue(), held.may_pass());
     let Some(lease) = held.take_lease() else { return Err(ended(CallKind::Unlock)) };
     let mut span = CallSpan::current();
     let mut next = Listener::None;
-    let begun = Pending::begin(held.owner(), caller, |table| {
+    let begun = PendingCall::begin(held.owner(), caller, |table| {
         let lease = match table.pass_on_if(may_pass, queue, lease, now) {
             Ok(listener) => {
                 next = listener;
-                return Err(Reply::Unlock(Ok(Unlocked::Released)));
+                return Err(CallResult::Unlock(Ok(Unlocked::Released)));
             }
             Err(lease) => lease,
         };
         let begun = table.begin_unlock(queue, lease, &mut span);
-        begun.map_err(|refused| Reply::refused(CallKind::Unlock, refused))
+        begun.map_err(|refused| CallResult::refused(CallKind::Unlock, refused))
     });
     next.notify();
     begun.map_err(|reply| (reply, None))
 }
 
 fn ended(kind: CallKind) -> Taken {
-    (Reply::closed(kind, 0), None)
+    (CallResult::closed(kind, 0), None)
 }
 
 // ---- what results become ----
 
 /// A lease that was won; its remaining time is checked again here.
 pub(super) fn locked(
-    request: &mut Request<'_>,
+    request: &mut CallRequest<'_>,
     owner: &Arc<Owner>,
     (reply, queue): Taken,
 ) -> Option<Result<Held, LockError>> {
-    let Request::Lock(asked) = request else { return Some(Err(LockError::Closed)) };
-    let (Reply::Lock(result), queue) = (reply, queue) else { return Some(Err(LockError::Closed)) };
+    let CallRequest::Lock(asked) = request else { return Some(Err(LockError::Closed)) };
+    let (CallResult::Lock(result), queue) = (reply, queue) else {
+        return Some(Err(LockError::Closed));
+    };
     let result = result.and_then(|lease| {
         let held =
             Held::new(lease, Arc::clone(owner), queue.ok_or(LockError::Closed)?, asked.options.ttl);
@@ -214,24 +225,24 @@ pub(super) fn locked(
 }
 
 pub(super) fn extended(
-    request: &mut Request<'_>,
+    request: &mut CallRequest<'_>,
     _owner: &Arc<Owner>,
     (reply, _): Taken,
 ) -> Option<Result<(), ExtendError>> {
-    if let Request::Extend { held, .. } = request {
+    if let CallRequest::Extend { held, .. } = request {
         held.set_busy(false);
     }
-    Some(if let Reply::Extend(result) = reply { result } else { Err(ExtendError::Closed) })
+    Some(if let CallResult::Extend(result) = reply { result } else { Err(ExtendError::Closed) })
 }
 
 /// As [`extended`]: what does not end the lock is no error.
 pub(super) fn kept(
-    request: &mut Request<'_>,
+    request: &mut CallRequest<'_>,
     owner: &Arc<Owner>,
     taken: Taken,
 ) -> Option<Result<(), ExtendError>> {
     let result = extended(request, owner, taken)?;
-    let is_valid = matches!(request, Request::Extend { held, .. } if held.is_valid());
+    let is_valid = matches!(request, CallRequest::Extend { held, .. } if held.is_valid());
     Some(match result {
         // Busy: the lease is kept alive, and an extension is under way.
         Err(ExtendError::NoQuorum(_) | ExtendError::Busy) if is_valid => Ok(()),
@@ -240,11 +251,11 @@ pub(super) fn kept(
 }
 
 pub(super) fn detached(
-    request: &mut Request<'_>,
+    request: &mut CallRequest<'_>,
     _owner: &Arc<Owner>,
     (reply, _): Taken,
 ) -> Option<Result<LockToken, DetachError>> {
-    let (Request::Detach { held }, Reply::Detach(result)) = (request, reply) else {
+    let (CallRequest::Detach { held }, CallResult::Detach(result)) = (request, reply) else {
         return Some(Err(DetachError::Closed));
     };
     held.set_busy(false);
@@ -252,19 +263,20 @@ pub(super) fn detached(
 }
 
 pub(super) fn unlocked(
-    _request: &mut Request<'_>,
+    _request: &mut CallRequest<'_>,
     _owner: &Arc<Owner>,
     (reply, _): Taken,
 ) -> Option<Result<Unlocked, UnlockError>> {
-    Some(if let Reply::Unlock(result) = reply { result } else { Err(UnlockError::Closed) })
+    Some(if let CallResult::Unlock(result) = reply { result } else { Err(UnlockError::Closed) })
 }
 
 pub(super) fn adopted(
-    request: &Request<'_>,
+    request: &CallRequest<'_>,
     owner: &Arc<Owner>,
     taken: Taken,
 ) -> Option<Result<Held, ExtendError>> {
-    let (Request::Adopt { options, .. }, (Reply::Adopt(result), queue)) = (request, taken) else {
+    let (CallRequest::Adopt { options, .. }, (CallResult::Adopt(result), queue)) = (request, taken)
+    else {
         return Some(Err(ExtendError::Closed));
     };
     Some(result.and_then(|lease| {
@@ -277,15 +289,15 @@ pub(super) fn adopted(
 }
 
 pub(super) fn answered(
-    _request: &mut Request<'_>,
+    _request: &mut CallRequest<'_>,
     _owner: &Arc<Owner>,
     (reply, _): Taken,
 ) -> Option<Result<Vec<NodeAnswers>, LockError>> {
-    Some(if let Reply::Answers(result) = reply { result } else { Err(LockError::Closed) })
+    Some(if let CallResult::Answers(result) = reply { result } else { Err(LockError::Closed) })
 }
 
 pub(super) fn led(
-    request: &mut Request<'_>,
+    request: &mut CallRequest<'_>,
     owner: &Arc<Owner>,
     taken: Taken,
 ) -> Option<Result<Led, LockError>> {
@@ -295,7 +307,7 @@ pub(super) fn led(
 
 /// The next change; until there is one, the nodes are asked again.
 pub(super) fn observed(
-    request: &mut Request<'_>,
+    request: &mut CallRequest<'_>,
     owner: &Arc<Owner>,
     taken: Taken,
 ) -> Option<Result<Led, LockError>> {
@@ -303,68 +315,72 @@ pub(super) fn observed(
         Ok(seen) => seen,
         Err(error) => return Some(Err(error)),
     };
-    let Request::Observe(sighting) = request else { return Some(Err(LockError::Closed)) };
+    let CallRequest::Observe(sighting) = request else { return Some(Err(LockError::Closed)) };
     sighting.begin(now());
     sighting.take(seen).map(Ok)
 }
 
 pub(super) fn ready(
-    _request: &mut Request<'_>,
+    _request: &mut CallRequest<'_>,
     _owner: &Arc<Owner>,
     (reply, _): Taken,
 ) -> Option<Result<(), ConnectError>> {
-    let Reply::Connect(result) = reply else {
+    let CallResult::Connect(result) = reply else {
         return Some(Err(super::refused::Refused::Closed.into()));
     };
     Some(result)
 }
 
 pub(super) fn nodes(
-    _request: &mut Request<'_>,
+    _request: &mut CallRequest<'_>,
     _owner: &Arc<Owner>,
     (reply, _): Taken,
 ) -> Option<Vec<NodeHealth>> {
-    Some(if let Reply::Nodes(nodes) = reply { nodes } else { Vec::new() })
+    Some(if let CallResult::Nodes(nodes) = reply { nodes } else { Vec::new() })
 }
 
 pub(super) fn notices(
-    _request: &mut Request<'_>,
+    _request: &mut CallRequest<'_>,
     _owner: &Arc<Owner>,
     (reply, _): Taken,
 ) -> Option<Vec<Notice>> {
-    Some(if let Reply::Notices(notices) = reply { notices } else { Vec::new() })
+    Some(if let CallResult::Notices(notices) = reply { notices } else { Vec::new() })
 }
 
 pub(super) fn identity(
-    _request: &mut Request<'_>,
+    _request: &mut CallRequest<'_>,
     _owner: &Arc<Owner>,
     (reply, _): Taken,
 ) -> Option<Option<(ClientId, Agreement)>> {
-    Some(if let Reply::Identity(id, agreement) = reply { Some((id, agreement)) } else { None })
+    Some(if let CallResult::Identity(id, agreement) = reply { Some((id, agreement)) } else { None })
 }
 
 #[cfg(feature = "metrics")]
 pub(super) fn leases(
-    _request: &mut Request<'_>,
+    _request: &mut CallRequest<'_>,
     _owner: &Arc<Owner>,
     (reply, _): Taken,
 ) -> Option<LeaseCounts> {
-    Some(if let Reply::Leases(counts) = reply { counts } else { LeaseCounts::default() })
+    Some(if let CallResult::Leases(counts) = reply { counts } else { LeaseCounts::default() })
 }
 
-pub(super) fn lost(_request: &mut Request<'_>, _owner: &Arc<Owner>, _taken: Taken) -> Option<()> {
+pub(super) fn lost(
+    _request: &mut CallRequest<'_>,
+    _owner: &Arc<Owner>,
+    _taken: Taken,
+) -> Option<()> {
     Some(())
 }
 
 pub(super) fn owed(
-    _request: &mut Request<'_>,
+    _request: &mut CallRequest<'_>,
     _owner: &Arc<Owner>,
     (reply, _): Taken,
 ) -> Option<usize> {
-    Some(if let Reply::Shutdown(owed) = reply { owed } else { 0 })
+    Some(if let CallResult::Shutdown(owed) = reply { owed } else { 0 })
 }
 
-impl fmt::Debug for Request<'_> {
+impl fmt::Debug for CallRequest<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Lock(_) => "Lock",

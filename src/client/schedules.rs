@@ -14,7 +14,7 @@ use shuttle::sync::atomic::{AtomicUsize, Ordering};
 use shuttle::sync::{Condvar, Mutex};
 use shuttle::thread::{self, JoinHandle, Thread};
 
-use super::calls::{Listener, Reply, notify_all};
+use super::calls::{CallResult, Listener, notify_all};
 use super::indices::CallIndex;
 use super::inner::{Inner, Owner, Threads};
 use super::rules::Rules;
@@ -50,7 +50,7 @@ struct Network {
     /// Calls for the key that another client holds.
     late: Vec<CallIndex>,
     commands: Vec<Command>,
-    replies: Vec<(CallIndex, Reply)>,
+    replies: Vec<(CallIndex, CallResult)>,
     tell: Vec<Listener>,
     is_over: bool,
 }
@@ -94,7 +94,7 @@ impl Network {
         if !self.held.contains_key(SEEN) {
             for call in std::mem::take(&mut self.late) {
                 let result = self.acquire(OTHERS);
-                self.replies.push((call, Reply::Lock(result)));
+                self.replies.push((call, CallResult::Lock(result)));
             }
         }
     }
@@ -129,11 +129,11 @@ impl Network {
                 }
                 Command::Call(call, Task::Acquire { key, .. }, _) => {
                     let result = self.acquire(&key);
-                    self.replies.push((call, Reply::Lock(result)));
+                    self.replies.push((call, CallResult::Lock(result)));
                 }
                 Command::Call(call, Task::Unlock { lease }, _) => {
                     drop(lease);
-                    self.replies.push((call, Reply::Unlock(Ok(Unlocked::Released))));
+                    self.replies.push((call, CallResult::Unlock(Ok(Unlocked::Released))));
                 }
                 // A call that was given up has ended by then.
                 Command::Call(..) => {}

@@ -15,7 +15,7 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::calls::{Calls, Reply};
+use super::calls::{CallResult, Calls};
 use super::counting::Counting;
 use super::indices::{CallIndex, QueueIndex};
 use super::queues::Queues;
@@ -78,7 +78,7 @@ pub(super) enum Task {
     Ask(Query, Instant),
     /// Waits for nodes to connect.
     Connect(Connecting),
-    Look(fn(&mut Driver) -> Reply),
+    Look(fn(&mut Driver) -> CallResult),
     /// The caller has given the call up.
     Cancel,
 }

@@ -4,7 +4,7 @@
 use std::io;
 use std::sync::Arc;
 
-use super::calls::{CallKind, Listener, Reply, notify_all};
+use super::calls::{CallKind, CallResult, Listener, notify_all};
 use super::indices::CallIndex;
 use super::inner::Inner;
 use super::sleeping::{Due, Lead, LeadEnd, Place};
@@ -34,7 +34,7 @@ pub(super) struct Worker {
     voters: NodeMask,
     /// Reused from pass to pass.
     commands: Vec<Command>,
-    replies: Vec<(CallIndex, Reply)>,
+    replies: Vec<(CallIndex, CallResult)>,
     tell: Vec<Listener>,
 }
 
@@ -220,7 +220,7 @@ impl Worker {
                 Ok(None) => Ok(()),
                 Err(error) => Err(error),
             };
-            replies.push((*call, Reply::Connect(result)));
+            replies.push((*call, CallResult::Connect(result)));
             false
         });
         Some(next)
@@ -242,7 +242,7 @@ impl Worker {
 
     fn ask(&mut self, call: CallIndex, query: &Query) {
         let result = self.driver.query(query);
-        self.note(call, result, |error| Reply::Answers(Err(error)));
+        self.note(call, result, |error| CallResult::Answers(Err(error)));
     }
 
     /// Collects the operations that have ended.
@@ -261,13 +261,13 @@ impl Worker {
         }
     }
 
-    fn reply(done: Completion) -> Option<Reply> {
+    fn reply(done: Completion) -> Option<CallResult> {
         Some(match done.result {
-            Outcome::Lock(result) => Reply::Lock(result),
-            Outcome::Extend(result) => Reply::Extend(result),
-            Outcome::Adopt(result) => Reply::Adopt(result),
-            Outcome::Unlock(result) => Reply::Unlock(result),
-            Outcome::Query(answers) => Reply::Answers(Ok(answers)),
+            Outcome::Lock(result) => CallResult::Lock(result),
+            Outcome::Extend(result) => CallResult::Extend(result),
+            Outcome::Adopt(result) => CallResult::Adopt(result),
+            Outcome::Unlock(result) => CallResult::Unlock(result),
+            Outcome::Query(answers) => CallResult::Answers(Ok(answers)),
             // Not the result of a call: the lease itself shows it.
             Outcome::Lost(_) => return None,
         })
@@ -313,29 +313,29 @@ impl Worker {
                     Some(options) => driver.begin_lock(&key, &options, time),
                     None => Err(self.inner.rules.too_late()),
                 };
-                self.note(call, result, |error| Reply::Lock(Err(error)));
+                self.note(call, result, |error| CallResult::Lock(Err(error)));
             }
             Task::Extend { queue, lease, ttl } => {
                 let result = driver.extend_id(lease, ttl);
                 // The lease may have an earlier deadline now.
                 let engine = driver.engine();
                 self.inner.with(|table| table.look_at(queue, lease, engine));
-                self.note(call, result, |error| Reply::Extend(Err(error)));
+                self.note(call, result, |error| CallResult::Extend(Err(error)));
             }
             Task::Detach { lease } => {
-                self.replies.push((call, Reply::Detach(driver.detach_id(lease))));
+                self.replies.push((call, CallResult::Detach(driver.detach_id(lease))));
             }
             Task::Unlock { lease } => {
                 let result = driver.unlock_at(lease, time);
-                self.note(call, result, |error| Reply::Unlock(Err(error)));
+                self.note(call, result, |error| CallResult::Unlock(Err(error)));
             }
             Task::UnlockToken { key, token } => {
                 let result = driver.unlock_token(key, token);
-                self.note(call, result, |error| Reply::Unlock(Err(error)));
+                self.note(call, result, |error| CallResult::Unlock(Err(error)));
             }
             Task::Adopt { key, token, options } => {
                 let result = driver.adopt(key, token, options);
-                self.note(call, result, |error| Reply::Adopt(Err(error)));
+                self.note(call, result, |error| CallResult::Adopt(Err(error)));
             }
             Task::Ask(query, at) if at > now() => self.asks.push((at, call, query)),
             Task::Ask(query, _) => self.ask(call, &query),
@@ -346,10 +346,10 @@ impl Worker {
                     driver.cancel(op);
                 } else if let Some(place) = self.asks.iter().position(|(_, of, _)| *of == call) {
                     self.asks.swap_remove(place);
-                    self.replies.push((call, Reply::Answers(Err(LockError::Cancelled))));
+                    self.replies.push((call, CallResult::Answers(Err(LockError::Cancelled))));
                 } else if let Some(place) = self.connecting.iter().position(|(of, _)| *of == call) {
                     self.connecting.swap_remove(place);
-                    self.replies.push((call, Reply::closed(CallKind::Connect, 0)));
+                    self.replies.push((call, CallResult::closed(CallKind::Connect, 0)));
                 }
             }
         }
@@ -360,7 +360,7 @@ impl Worker {
         &mut self,
         call: CallIndex,
         result: Result<OpId, E>,
-        error: impl FnOnce(E) -> Reply,
+        error: impl FnOnce(E) -> CallResult,
     ) {
         match result {
             Ok(op) => {
@@ -377,7 +377,8 @@ impl Worker {
         self.driver.give_up();
         let waits = self.connecting.drain(..).map(|(call, _)| (call, CallKind::Connect));
         let asks = self.asks.drain(..).map(|(_, call, _)| (call, CallKind::Ask));
-        self.replies.extend(waits.chain(asks).map(|(call, kind)| (call, Reply::closed(kind, 0))));
+        self.replies
+            .extend(waits.chain(asks).map(|(call, kind)| (call, CallResult::closed(kind, 0))));
         self.gather();
         let _goes_on = self.exchange(None);
         ends = self.take_last(ends);

@@ -7,7 +7,7 @@ use super::locks::slot::LeaseId;
 use super::locks::steps::TokenState;
 use super::locks::timers::Timer;
 use super::wait::{
-    Action, Answer, Call, Input, Message, Offer, Reach, Text, View, Waiting, around_token,
+    Action, HolderAnswer, Input, Message, Offer, Reach, Text, View, WaitCall, Waiting, around_token,
 };
 use crate::command::{append_get, append_introduction, append_publish};
 use crate::node::{ChannelName, Now, Request, WaitPart};
@@ -65,9 +65,9 @@ impl Engine {
         frame
     }
 
-    pub(super) fn call(&self, index: OpIndex) -> Call {
+    pub(super) fn call(&self, index: OpIndex) -> WaitCall {
         let op = self.locks.ops.at(index);
-        Call {
+        WaitCall {
             key: self.locks.slots.at(op.slot()).key.clone(),
             takes_over: self.locks.takes_over(index),
             deadline: op.plan.deadline,
@@ -202,26 +202,28 @@ impl Engine {
 }
 
 /// What a node's reply to a question says.
-pub(super) fn answer_of(part: WaitPart, reply: Option<&Reply<'_>>) -> Answer {
+pub(super) fn answer_of(part: WaitPart, reply: Option<&Reply<'_>>) -> HolderAnswer {
     match (part, reply) {
-        (WaitPart::Holder, Some(Reply::Null)) => Answer::Gone,
-        (WaitPart::Holder, Some(Reply::Bulk(token))) => Answer::Holder(unhex(token)),
+        (WaitPart::Holder, Some(Reply::Null)) => HolderAnswer::Gone,
+        (WaitPart::Holder, Some(Reply::Bulk(token))) => HolderAnswer::Holder(unhex(token)),
         // A lock of another library, or a node that does not say.
-        (WaitPart::Holder, _) => Answer::Holder(None),
-        (WaitPart::Introduced, Some(Reply::Null)) => Answer::Gone,
+        (WaitPart::Holder, _) => HolderAnswer::Holder(None),
+        (WaitPart::Introduced, Some(Reply::Null)) => HolderAnswer::Gone,
         (WaitPart::Introduced, Some(Reply::Array(items))) => introduced(items.clone()),
-        (WaitPart::Introduced, _) => Answer::Refused,
-        (WaitPart::Announced, reply) => Answer::Heard(matches!(reply, Some(Reply::Integer(1..)))),
+        (WaitPart::Introduced, _) => HolderAnswer::Refused,
+        (WaitPart::Announced, reply) => {
+            HolderAnswer::Heard(matches!(reply, Some(Reply::Integer(1..))))
+        }
     }
 }
 
 /// What the script says by which a call introduces itself.
-fn introduced(mut items: Items<'_>) -> Answer {
+fn introduced(mut items: Items<'_>) -> HolderAnswer {
     let token = items.next().and_then(|item| item.text()).and_then(unhex);
     let remaining = match items.next() {
         Some(Reply::Integer(left @ 0..)) => Some(u32::try_from(left).unwrap_or(u32::MAX)),
         _ => None,
     };
     let is_heard = matches!(items.next(), Some(Reply::Integer(1..)));
-    Answer::Introduced { holder: token, remaining, is_heard }
+    HolderAnswer::Introduced { holder: token, remaining, is_heard }
 }

@@ -16,7 +16,7 @@ use super::locks::happening::Happening;
 use super::locks::op::{OpKind, Verdict};
 use super::locks::steps::{TokenInput, TokenState};
 use super::locks::timers::Timer;
-use super::wait::{Answer, Input, Released, Scripts, View, Waiting};
+use super::wait::{HolderAnswer, Input, Released, Scripts, View, Waiting};
 use crate::command;
 use crate::error::Cause;
 use crate::node::{Now, Pending, Request};
@@ -235,7 +235,7 @@ impl Engine {
         let decoded = Decoder::new(Limits::default()).frame(&frame);
         let reply = decoded.ok().flatten().map(|frame| frame.reply());
         let answer = answer_of(part, reply.as_ref());
-        if answer == Answer::Refused {
+        if answer == HolderAnswer::Refused {
             let refusal = reply.as_ref().map_or(command::Answer::Odd, command::classify);
             self.locks.nodes.script_refused(id, refusal, now);
         }

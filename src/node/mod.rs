@@ -42,7 +42,7 @@ pub(crate) use debt::{Debt, Debts, REFUSED_DELAY};
 pub(crate) use greeting::{Facts, Login};
 pub(crate) use outbound::Room;
 pub(crate) use pending::{Pending, Phase, Request, WaitPart};
-pub(crate) use state::{Answered, Now, Patience, Shown, State, Step, Wish};
+pub(crate) use state::{Answered, Now, Shown, State, Step, Timeouts, Wish};
 
 use admission::History;
 use backoff::Backoff;
@@ -62,7 +62,7 @@ use crate::time::{Instant, WallClock};
 /// One master, over all its connections.
 pub(crate) struct Node {
     login: Login,
-    patience: Patience,
+    timeouts: Timeouts,
     state: State,
     is_changed: bool,
     /// Admitted, and without trouble.
@@ -107,11 +107,11 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    pub(crate) fn new(login: Login, patience: Patience, now: Instant) -> Self {
+    pub(crate) fn new(login: Login, timeouts: Timeouts, now: Instant) -> Self {
         let room = Room::default();
         Self {
             login,
-            patience,
+            timeouts,
             state: State::Disconnected { retry_at: now },
             is_changed: true,
             is_plain: false,
@@ -195,7 +195,7 @@ impl Node {
     /// for the latest that it can owe.
     pub(crate) fn stalls_at(&self, now: Now) -> Instant {
         let oldest = self.pending.front().filter(|_| self.stalled_at.is_none());
-        oldest.map_or(now.attended, |front| front.written_at) + self.patience.stalled_after
+        oldest.map_or(now.attended, |front| front.written_at) + self.timeouts.stalled_after
     }
 
     pub(crate) const fn state(&self) -> State {
@@ -368,7 +368,7 @@ impl Node {
             && self.debts.len() == 0
             && self.channel.again_at().is_none()
             && self.pending.front().is_none_or(|front| {
-                self.is_stalled() || front.written_at + self.patience.stalled_after > now.attended
+                self.is_stalled() || front.written_at + self.timeouts.stalled_after > now.attended
             })
     }
 
@@ -382,7 +382,7 @@ impl Node {
                 }
             }
             State::Connecting { since } | State::Greeting { since } => {
-                if since + self.patience.connect_timeout <= now.attended {
+                if since + self.timeouts.connect_timeout <= now.attended {
                     let is_securing = self.is_securing;
                     return Some(if is_securing {
                         Cause::TlsTimeout
@@ -409,7 +409,7 @@ impl Node {
         self.subscribe_again(now);
         if self.stalled_at.is_none()
             && let Some(front) = self.pending.front()
-            && front.written_at + self.patience.stalled_after <= now.attended
+            && front.written_at + self.timeouts.stalled_after <= now.attended
         {
             self.stalled_at = Some(now.attended);
             self.is_changed = true;
@@ -423,13 +423,13 @@ impl Node {
         let state = match self.state {
             State::Disconnected { retry_at } | State::Refused { retry_at, .. } => Some(retry_at),
             State::Connecting { since } | State::Greeting { since } => {
-                Some(since + self.patience.connect_timeout + absent)
+                Some(since + self.timeouts.connect_timeout + absent)
             }
             State::Quarantined { until } => Some(until),
             State::Admitted { .. } => None,
         };
         let stalled = match (self.stalled_at, self.pending.front()) {
-            (None, Some(front)) => Some(front.written_at + self.patience.stalled_after + absent),
+            (None, Some(front)) => Some(front.written_at + self.timeouts.stalled_after + absent),
             _ => None,
         };
         // A debt that cannot be paid now waits for something other than time.

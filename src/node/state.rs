@@ -18,7 +18,7 @@ pub(crate) struct Now {
 
 /// How long a node may take.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
+pub(crate) struct Timeouts {
     pub(crate) connect_timeout: Duration,
     pub(crate) stalled_after: Duration,
 }

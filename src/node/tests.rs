@@ -182,8 +182,8 @@ fn now(seconds: u64) -> Now {
 }
 
 fn new_node(login: Login) -> Node {
-    let patience = Patience { connect_timeout: S, stalled_after: S / 10 };
-    Node::new(login, patience, at(0))
+    let timeouts = Timeouts { connect_timeout: S, stalled_after: S / 10 };
+    Node::new(login, timeouts, at(0))
 }
 
 /// Feeds bytes until a step is worth reporting, or all is read.

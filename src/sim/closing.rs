@@ -3,7 +3,7 @@
 use super::client::SimClient;
 use super::clock::Global;
 use super::counts::Path;
-use super::task::{State, Task};
+use super::task::{Task, TaskState};
 use super::world::World;
 use crate::client::front::Front;
 use crate::error::Cause;
@@ -29,9 +29,11 @@ impl World {
             let this = &mut self.clients[client];
             let (state, op) = (this.tasks[task].state, this.tasks[task].op);
             match (state, op) {
-                (State::Acquiring, Some(op)) => this.engine.cancel(op, now),
-                (State::Acquiring, None) => drop(self.gives_up(client, task, now)),
-                (State::Holding | State::Extending, _) => self.drop_lease(client, task, now),
+                (TaskState::Acquiring, Some(op)) => this.engine.cancel(op, now),
+                (TaskState::Acquiring, None) => drop(self.gives_up(client, task, now)),
+                (TaskState::Holding | TaskState::Extending, _) => {
+                    self.drop_lease(client, task, now)
+                }
                 _ => {}
             }
             self.clients[client].tasks[task].next_at = Global::MAX;
@@ -74,7 +76,7 @@ impl World {
             return self.idle(client, task);
         };
         let ends = now + Duration::from_nanos(self.plan.node_timeout);
-        self.begun(client, task, State::Querying, op, ends);
+        self.begun(client, task, TaskState::Querying, op, ends);
         self.clients[client].tasks[task].question = question;
     }
 

@@ -3,7 +3,7 @@
 
 use super::clock::{Global, MS, SECOND};
 use super::counts::Path;
-use super::task::State;
+use super::task::TaskState;
 use super::world::World;
 use crate::resp::{Decoder, Limits};
 use crate::rules::Kind;
@@ -36,9 +36,9 @@ impl World {
         if quiet.since < since {
             *quiet = Quiet { since, commands: vec![0; self.plan.nodes] };
         }
-        let waits = |state: State| matches!(state, State::Idle | State::Acquiring);
+        let waits = |state: TaskState| matches!(state, TaskState::Idle | TaskState::Acquiring);
         let tasks = &self.clients[client].tasks;
-        let calls = tasks.iter().filter(|task| task.state == State::Acquiring).count();
+        let calls = tasks.iter().filter(|task| task.state == TaskState::Acquiring).count();
         // A forged list may name hundreds of calls, and each is woken in vain.
         let is_judged = self.plan.forged == 0 && self.now >= since;
         if !is_judged || calls == 0 || !tasks.iter().all(|task| waits(task.state)) {

@@ -37,7 +37,7 @@ const LINGERS_AFTER_RACE_MAX: Global = 600 * MS;
 
 /// A call that waits.
 #[derive(Clone, Copy, Debug)]
-struct Call {
+struct SimCall {
     client: usize,
     task: usize,
     key: usize,
@@ -60,7 +60,7 @@ struct Turn {
 /// Who waits for what, and since when.
 #[derive(Debug)]
 pub(super) struct Turns {
-    calls: Vec<Call>,
+    calls: Vec<SimCall>,
     overtaken: u64,
     keys: Vec<Turn>,
 }
@@ -109,7 +109,7 @@ impl World {
         let may_be_overtaken =
             turn.stirred.is_some_and(|(other, until)| other != client && began < until);
         let is_excused = self.plan.message_lost > 0;
-        let call = Call { client, task, key, began, is_excused, may_be_overtaken };
+        let call = SimCall { client, task, key, began, is_excused, may_be_overtaken };
         self.turns.calls.push(call);
         if !turn.is_held && turn.releaser != Some(client) {
             self.excuse_all(key);
@@ -118,8 +118,8 @@ impl World {
 
     /// A call ended without the lock.
     pub(super) fn call_ended(&mut self, client: usize, task: usize) {
-        let is_its = |call: &mut Call| (call.client, call.task) == (client, task);
-        let given_up: Vec<Call> = self.turns.calls.extract_if(.., is_its).collect();
+        let is_its = |call: &mut SimCall| (call.client, call.task) == (client, task);
+        let given_up: Vec<SimCall> = self.turns.calls.extract_if(.., is_its).collect();
         let stirred_until = self.now + self.margin();
         for call in &given_up {
             self.turns.keys[call.key].stirred = Some((client, stirred_until));
@@ -131,22 +131,23 @@ impl World {
 
     /// A call ended with the lock: was it its turn?
     pub(super) fn call_won(&mut self, client: usize, task: usize) {
-        let is_its = |call: &&Call| (call.client, call.task) == (client, task);
+        let is_its = |call: &&SimCall| (call.client, call.task) == (client, task);
         let Some(&won) = self.turns.calls.iter().find(is_its) else { return };
         let (now, margin) = (self.now, self.margin());
         let turn = self.turns.keys[won.key];
         let mut others = self.turns.calls.iter().filter(|call| call.key == won.key);
-        let is_overtaken = |call: &&Call| {
+        let is_overtaken = |call: &&SimCall| {
             !call.is_excused && !call.may_be_overtaken && call.began + margin < won.began
         };
         let overtaken = others.clone().find(is_overtaken).copied();
         let free = now - turn.free_since;
-        let most = |call: &Call| match (call.is_excused, self.plan.lingers) {
+        let most = |call: &SimCall| match (call.is_excused, self.plan.lingers) {
             (false, _) => FREE_MAX,
             (true, 0) => FREE_AFTER_RACE_MAX,
             (true, _) => LINGERS_AFTER_RACE_MAX,
         };
-        let has_waited = |call: &&Call| call.began + margin < turn.free_since && free > most(call);
+        let has_waited =
+            |call: &&SimCall| call.began + margin < turn.free_since && free > most(call);
         let waited = others.find(has_waited).copied();
         self.turns.overtaken += u64::from(overtaken.is_some());
         if let Some(other) = overtaken {
@@ -177,7 +178,7 @@ impl World {
         if self.plan.hand_over && self.phase == Phase::Safety && self.random.chance(60) {
             self.lose_patience(key);
         }
-        let is_new = |call: &Call| call.key == key && call.began + margin > now;
+        let is_new = |call: &SimCall| call.key == key && call.began + margin > now;
         if self.turns.calls.iter().any(is_new) {
             self.excuse_all(key);
         }
@@ -185,11 +186,12 @@ impl World {
 
     /// One of those who wait gives up, about when it is woken.
     fn lose_patience(&mut self, key: usize) {
-        let its: Vec<Call> = self.turns.calls.iter().filter(|it| it.key == key).copied().collect();
+        let its: Vec<SimCall> =
+            self.turns.calls.iter().filter(|it| it.key == key).copied().collect();
         if its.is_empty() {
             return;
         }
-        let Call { client, task, .. } = its[self.random.index(its.len())];
+        let SimCall { client, task, .. } = its[self.random.index(its.len())];
         let at = self.now + self.random.below(6 * self.plan.latency);
         self.clients[client].tasks[task].next_at = at;
         self.wake(client, at);

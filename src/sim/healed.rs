@@ -4,7 +4,7 @@ use super::clock::{Global, MS, SECOND};
 use super::counts::Path;
 use super::message::raw_token;
 use super::net::Conn;
-use super::task::State;
+use super::task::TaskState;
 use super::world::{Event, Phase, World};
 use crate::client::front::Front;
 use crate::rules::Kind;
@@ -39,7 +39,8 @@ impl World {
             self.oracle.check(Kind::SlotLeak, !keeps, || {
                 format!("client {client}: its table keeps calls or keys")
             });
-            let is_idle = self.clients[client].tasks.iter().all(|task| task.state == State::Idle);
+            let is_idle =
+                self.clients[client].tasks.iter().all(|task| task.state == TaskState::Idle);
             self.oracle
                 .check(Kind::Overdue, is_idle, || format!("client {client} waits for a result"));
         }

@@ -2,7 +2,7 @@
 
 use super::client::SimClient;
 use super::counts::Path;
-use super::task::{State, Task};
+use super::task::{Task, TaskState};
 use super::world::{Phase, World};
 use crate::client::front::Front;
 use crate::engine::{Event, LeaseId, LostCause};
@@ -44,7 +44,7 @@ impl World {
             }
             (Event::Extend { result, .. }, task) => self.extended(client, task, result, now),
             (Event::Unlock { result, .. }, Some(task)) => {
-                if self.clients[client].tasks[task].state == State::Unlocking {
+                if self.clients[client].tasks[task].state == TaskState::Unlocking {
                     self.counts.path(Path::TokenUnlocked);
                 }
                 self.unlocked(client, task, &result);
@@ -207,7 +207,7 @@ impl World {
         }
         let validity = this.engine.remaining_at(lease, now);
         let place = &mut this.tasks[task];
-        place.state = State::Holding;
+        place.state = TaskState::Holding;
         place.lease = Some(lease);
         place.op = None;
         let least = std::mem::take(&mut place.min_validity);
@@ -280,7 +280,7 @@ impl World {
         place.op = None;
         // Nodes that had not answered may run the extension at any time.
         place.is_unsure = true;
-        place.state = State::Holding;
+        place.state = TaskState::Holding;
         self.told_deadline(client, task);
         self.hold_on(client, task);
         if is_missed && self.random.chance(600) {

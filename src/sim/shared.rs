@@ -4,7 +4,7 @@
 use super::client::SimClient;
 use super::clock::Global;
 use super::counts::Path;
-use super::task::{State, Task};
+use super::task::{Task, TaskState};
 use super::world::World;
 use crate::client::front::{Ended, FrontLease, Ticket};
 use crate::error::{UnlockError, Unlocked};
@@ -125,7 +125,7 @@ impl World {
         let place = &mut this.tasks[task];
         let held = place.held.take()?;
         place.lease = None;
-        let may_pass = place.state != State::Extending;
+        let may_pass = place.state != TaskState::Extending;
         this.grounds.push((held.id(), Ground::of(place, now)));
         Some((held, may_pass))
     }
@@ -140,7 +140,7 @@ impl World {
             Ok(Some(ticket)) => {
                 tasks[task].call = Some(ticket);
                 let ends = now + Duration::from_nanos(self.plan.node_timeout);
-                self.begun(client, task, State::Releasing, None, ends);
+                self.begun(client, task, TaskState::Releasing, None, ends);
                 self.check_over(client, id);
             }
             Ok(None) => self.unlocked(client, task, &Ok(Unlocked::Released)),
@@ -165,7 +165,7 @@ impl World {
     pub(super) fn gives_up(&mut self, client: usize, task: usize, now: Instant) -> bool {
         let SimClient { front, engine, tasks, .. } = &mut self.clients[client];
         let (Some(front), Some(ticket)) = (front, tasks[task].call) else { return false };
-        if tasks[task].state != State::Acquiring {
+        if tasks[task].state != TaskState::Acquiring {
             return false;
         }
         tasks[task].call = None;

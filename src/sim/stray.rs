@@ -7,7 +7,7 @@
 use super::clock::Global;
 use super::plan::Plan;
 use super::random::Random;
-use super::task::State;
+use super::task::TaskState;
 use super::world::{Offer, Phase, World};
 use crate::engine::Event;
 use crate::rules::Kind;
@@ -121,7 +121,7 @@ impl World {
                 self.release(client, other, now);
                 self.clients[client].given_up.extend(lease.filter(|_| !is_shared));
             }
-            2 if this.tasks[task].state == State::Idle => {
+            2 if this.tasks[task].state == TaskState::Idle => {
                 let (key, holder) = (self.some_key(client), self.holder());
                 let offer = Offer { from: client, key, token: b"nobody's".to_vec(), holder };
                 self.clients[client].tasks[task].next_at = Global::MAX;

@@ -18,7 +18,7 @@ use std::time::Duration;
 /// One thread of work of a client.
 #[derive(Debug)]
 pub(super) struct Task {
-    pub(super) state: State,
+    pub(super) state: TaskState,
     /// When it goes on by itself.
     pub(super) next_at: Global,
     pub(super) key: usize,
@@ -57,7 +57,7 @@ pub(super) struct Task {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum TaskState {
     Idle,
     Acquiring,
     Holding,
@@ -71,7 +71,7 @@ pub(super) enum State {
 impl Task {
     pub(super) fn new(next_at: Global) -> Self {
         Self {
-            state: State::Idle,
+            state: TaskState::Idle,
             next_at,
             key: 0,
             op: None,
@@ -114,19 +114,25 @@ impl World {
         self.clients[client].tasks[task].next_at = Global::MAX;
         let state = self.clients[client].tasks[task].state;
         match (state, self.phase) {
-            (State::Idle, Phase::Safety) => self.begin_something(client, task, now),
-            (State::Idle, Phase::Progress) => self.begin_goal(client, task, now),
-            (State::Idle, Phase::Settling | Phase::Done) => {}
-            (State::Acquiring, _) => {
+            (TaskState::Idle, Phase::Safety) => self.begin_something(client, task, now),
+            (TaskState::Idle, Phase::Progress) => self.begin_goal(client, task, now),
+            (TaskState::Idle, Phase::Settling | Phase::Done) => {}
+            (TaskState::Acquiring, _) => {
                 self.gives_up(client, task, now);
                 if let Some(op) = self.clients[client].tasks[task].op {
                     self.clients[client].engine.cancel(op, now);
                 }
             }
-            (State::Holding, Phase::Safety) => self.go_on(client, task, now),
-            (State::Holding, _) => self.release(client, task, now),
-            (State::Extending, _) => self.disturb_extension(client, task, now),
-            (State::Releasing | State::Adopting | State::Unlocking | State::Querying, _) => {}
+            (TaskState::Holding, Phase::Safety) => self.go_on(client, task, now),
+            (TaskState::Holding, _) => self.release(client, task, now),
+            (TaskState::Extending, _) => self.disturb_extension(client, task, now),
+            (
+                TaskState::Releasing
+                | TaskState::Adopting
+                | TaskState::Unlocking
+                | TaskState::Querying,
+                _,
+            ) => {}
         }
     }
 
@@ -179,7 +185,7 @@ impl World {
         (this.is_retried, this.is_kept) = (is_retried, is_kept);
         self.acquire(client, task, key, &acquire, min_validity, now);
         if is_invalid {
-            let is_refused = self.clients[client].tasks[task].state == State::Idle;
+            let is_refused = self.clients[client].tasks[task].state == TaskState::Idle;
             self.oracle.check(Kind::LimitIgnored, is_refused, || {
                 format!("a TTL of {ttl_ms} ms was not refused")
             });
@@ -233,7 +239,7 @@ impl World {
         match result {
             Ok((op, call)) => {
                 let ends = self.end_of(acquire, now);
-                self.begun(client, task, State::Acquiring, op, ends);
+                self.begun(client, task, TaskState::Acquiring, op, ends);
                 self.counts.attempts += 1;
                 let this = &mut self.clients[client].tasks[task];
                 this.key = key;
@@ -323,7 +329,7 @@ impl World {
                 });
                 let patience = self.plan.node_timeout;
                 let disturbed = self.random.chance(100).then(|| self.random.below(patience));
-                self.begun(client, task, State::Extending, op, now + self.round_time());
+                self.begun(client, task, TaskState::Extending, op, now + self.round_time());
                 let this = &mut self.clients[client];
                 if let Some((_, token)) = this.engine.lease_name(lease) {
                     self.claims.asked(token.as_bytes(), ttl_ms);
@@ -381,7 +387,7 @@ impl World {
         match result {
             Ok(op) => {
                 let ends = now + Duration::from_nanos(self.plan.node_timeout);
-                self.begun(client, task, State::Releasing, op, ends);
+                self.begun(client, task, TaskState::Releasing, op, ends);
             }
             Err(_) => {
                 self.counts.path(Path::Full);
@@ -457,9 +463,9 @@ impl World {
         }
         let engine = &mut self.clients[client].engine;
         let (state, op) = if is_adopted {
-            (State::Adopting, engine.adopt(&key, &offer.token, &acquire, now).ok())
+            (TaskState::Adopting, engine.adopt(&key, &offer.token, &acquire, now).ok())
         } else {
-            (State::Unlocking, engine.unlock_token(&key, &offer.token, now).ok())
+            (TaskState::Unlocking, engine.unlock_token(&key, &offer.token, now).ok())
         };
         self.log(|_| format!("client {client} takes {} over: {state:?} {op:?}", offer.key));
         let Some(op) = op else {
@@ -497,7 +503,7 @@ impl World {
         &mut self,
         client: usize,
         task: usize,
-        state: State,
+        state: TaskState,
         op: impl Into<Option<OpId>>,
         ends: Instant,
     ) {
@@ -538,7 +544,7 @@ impl World {
         self.call_ended(client, task);
         let at = self.now + self.gap();
         let this = &mut self.clients[client].tasks[task];
-        this.state = State::Idle;
+        this.state = TaskState::Idle;
         this.op = None;
         this.lease = None;
         this.next_at = at;

@@ -43,7 +43,7 @@ pub(in crate::engine) struct Raise {
 
 /// What the answers so far amount to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::engine) enum Progress {
+pub(in crate::engine) enum FenceProgress {
     /// A quorum has accepted one number.
     Fenced,
     /// A second round is needed, with this number.
@@ -107,29 +107,33 @@ impl Fencing {
     }
 
     /// Judges the answers; `unheard` are the nodes that may still answer the first round.
-    pub(in crate::engine) fn judge(&mut self, quorum: u32, unheard: NodeMask) -> Progress {
+    pub(in crate::engine) fn judge(&mut self, quorum: u32, unheard: NodeMask) -> FenceProgress {
         let second = self.raise.map_or(NodeMask::EMPTY, |raise| raise.accepted);
         let has_quorum = |accepted: NodeMask, other: NodeMask| {
             rules::accepts(accepted, other).has_at_least(quorum)
         };
         if has_quorum(self.accepted, second) {
             self.fence = Some(self.proposed);
-            return Progress::Fenced;
+            return FenceProgress::Fenced;
         }
         let Some(raise) = self.raise else {
             let number = self.proposed.max(self.counter).saturating_add(1);
-            return if number < FENCE_END { Progress::Raise(number) } else { Progress::Lost };
+            return if number < FENCE_END {
+                FenceProgress::Raise(number)
+            } else {
+                FenceProgress::Lost
+            };
         };
         if has_quorum(raise.accepted, self.accepted) {
             self.fence = Some(raise.number);
-            return Progress::Fenced;
+            return FenceProgress::Fenced;
         }
         let may_accept = raise.accepted.union(raise.open).union(unheard);
         let may_have_accepted = self.accepted.union(unheard);
         if may_accept.has_at_least(quorum) || may_have_accepted.has_at_least(quorum) {
-            Progress::Open
+            FenceProgress::Open
         } else {
-            Progress::Lost
+            FenceProgress::Lost
         }
     }
 
@@ -218,7 +222,7 @@ mod tests {
         for index in 0..3 {
             fencing.accept(node(index));
         }
-        assert_eq!(fencing.judge(3, NodeMask::EMPTY), Progress::Fenced);
+        assert_eq!(fencing.judge(3, NodeMask::EMPTY), FenceProgress::Fenced);
         assert_eq!(fencing.fence(), Some(10));
     }
 
@@ -228,7 +232,7 @@ mod tests {
         fencing.accept(node(0));
         fencing.refuse(12);
         fencing.refuse(11);
-        assert_eq!(fencing.judge(3, NodeMask::EMPTY), Progress::Raise(13));
+        assert_eq!(fencing.judge(3, NodeMask::EMPTY), FenceProgress::Raise(13));
     }
 
     #[test]
@@ -241,10 +245,10 @@ mod tests {
             fencing.ask(node(index));
         }
         fencing.raised(node(2), true);
-        assert_eq!(fencing.judge(3, NodeMask::EMPTY), Progress::Open);
+        assert_eq!(fencing.judge(3, NodeMask::EMPTY), FenceProgress::Open);
         fencing.raised(node(0), true);
         fencing.raised(node(1), false);
-        assert_eq!(fencing.judge(3, NodeMask::EMPTY), Progress::Lost);
+        assert_eq!(fencing.judge(3, NodeMask::EMPTY), FenceProgress::Lost);
         assert_eq!(fencing.fence(), None);
     }
 
@@ -256,9 +260,9 @@ mod tests {
         fencing.begin_raise(13);
         fencing.ask(node(0));
         fencing.raised(node(0), false);
-        assert_eq!(fencing.judge(3, ALL), Progress::Open);
+        assert_eq!(fencing.judge(3, ALL), FenceProgress::Open);
         fencing.accept(node(4));
-        assert_eq!(fencing.judge(3, NodeMask::EMPTY), Progress::Fenced);
+        assert_eq!(fencing.judge(3, NodeMask::EMPTY), FenceProgress::Fenced);
         assert_eq!(fencing.fence(), Some(10));
     }
 
@@ -266,7 +270,7 @@ mod tests {
     fn a_counter_at_the_end_of_the_numbers_gives_no_fence() {
         let mut fencing = Fencing::propose(10);
         fencing.refuse(FENCE_END - 1);
-        assert_eq!(fencing.judge(3, NodeMask::EMPTY), Progress::Lost);
+        assert_eq!(fencing.judge(3, NodeMask::EMPTY), FenceProgress::Lost);
     }
 
     #[test]

@@ -122,7 +122,7 @@ pub(in crate::engine) struct Op {
     /// For an extension: the new deadline if it wins.
     pub(in crate::engine) new_deadline: Instant,
     pub(in crate::engine) causes: [Cause; NODES_MAX],
-    pub(in crate::engine) query: Option<Box<Asked>>,
+    pub(in crate::engine) query: Option<Box<QueryAnswers>>,
     /// How an acquisition began.
     #[cfg(feature = "metrics")]
     pub(in crate::engine) called: Called,
@@ -142,7 +142,7 @@ pub(in crate::engine) struct Called {
 
 /// The answers to a query.
 #[derive(Debug)]
-pub(in crate::engine) struct Asked {
+pub(in crate::engine) struct QueryAnswers {
     pub(in crate::engine) asked_at: Instant,
     pub(in crate::engine) answers: Vec<NodeAnswers>,
     /// Answers still awaited.

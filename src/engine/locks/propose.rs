@@ -8,7 +8,7 @@
 //!   the counter for everybody.
 
 use super::core::{Failed, Locks};
-use super::fences::{Fencing, Progress};
+use super::fences::{FenceProgress, Fencing};
 use super::happening::Happening;
 use super::op::Verdict;
 use super::slot::{LeaseId, Slots};
@@ -110,7 +110,7 @@ impl Locks {
         let unheard = round.open().union(round.awaited);
         let fencing = self.slots.fences.of_mut(slot_index)?;
         match fencing.judge(self.settings.quorum, unheard) {
-            Progress::Fenced => {
+            FenceProgress::Fenced => {
                 // A raised number may be ahead of the clock: the next one must be above it.
                 if let Some(fence) = fencing.fence().filter(|_| rules::is_own_fence_seen(true)) {
                     self.see_fence(slot_index, fence, now);
@@ -118,8 +118,8 @@ impl Locks {
                 self.win(index, slot_index);
                 None
             }
-            Progress::Open => None,
-            Progress::Raise(number) => {
+            FenceProgress::Open => None,
+            FenceProgress::Raise(number) => {
                 fencing.begin_raise(number);
                 self.observe(Happening::SecondRound);
                 for id in round.granted {
@@ -131,7 +131,7 @@ impl Locks {
                 // There may have been no room for the commands.
                 self.decide_fence(slot_index, now)
             }
-            Progress::Lost => {
+            FenceProgress::Lost => {
                 // A grant without a fence is none: the ballot says whose it was.
                 for id in round.granted {
                     self.ops.at_mut(index).round.withdraw(id);

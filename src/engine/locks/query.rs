@@ -1,7 +1,7 @@
 //! Queries to the nodes: what a key holds, how a node is set up. No lock depends on one.
 
 use super::core::Locks;
-use super::op::{Asked, OpId, OpKind, Verdict};
+use super::op::{OpId, OpKind, QueryAnswers, Verdict};
 use crate::engine::event::Event;
 use crate::error::{Cause, LockError};
 use crate::node::{Now, Pending, Phase, Request};
@@ -56,7 +56,7 @@ impl Locks {
         }
         let op = self.ops.at_mut(index);
         op.has_more = true;
-        op.query = Some(Box::new(Asked { asked_at: now.real, answers, open }));
+        op.query = Some(Box::new(QueryAnswers { asked_at: now.real, answers, open }));
         if open == 0 {
             self.finish(index, Verdict::Answered);
         } else {

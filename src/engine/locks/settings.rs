@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::agreement::Agreement;
 use crate::client_name::{ClientId, ClientName};
 use crate::config::{Checked, Config, RestartGuard};
-use crate::node::{AdmissionRules, ChannelName, Login, Node, Patience};
+use crate::node::{AdmissionRules, ChannelName, Login, Node, Timeouts};
 use crate::quorum::Drift;
 use crate::retry::Retry;
 use crate::rules;
@@ -95,7 +95,7 @@ pub(in crate::engine) fn nodes_of(
     (client, name): (ClientId, &str),
     now: Instant,
 ) -> Vec<Node> {
-    let patience = Patience {
+    let timeouts = Timeouts {
         connect_timeout: config.connect_timeout,
         stalled_after: config.node_timeout * STALLED_TIMEOUTS,
     };
@@ -111,7 +111,7 @@ pub(in crate::engine) fn nodes_of(
                 database: address.database(),
                 channel,
             };
-            Node::new(login, patience, now)
+            Node::new(login, timeouts, now)
         })
         .collect()
 }

@@ -48,13 +48,13 @@ pub(super) use message::{
     Listed, Message, MessageKind, Offer, RawToken, append as append_message, around_token,
     token_of, waiter_id,
 };
-pub(super) use outside::{Action, Answer, Call, Input, Meant, Reach, Text, View};
+pub(super) use outside::{Action, HolderAnswer, Input, Meant, Reach, Text, View, WaitCall};
 
 use handover::Handover;
 use list::{Entry, List, Receipt};
 use message::{WaiterId, waiter_of};
 use outside::Actions;
-use state::State;
+use state::WaitState;
 use waiter::Waiter;
 use wakes::{Wake, Wakes};
 
@@ -64,7 +64,7 @@ const HOPS_MAX: u8 = 8;
 
 /// The calls that wait for the lock of a slot.
 #[derive(Debug)]
-struct Queue {
+struct WaitQueue {
     /// The hash of the key.
     hash: u64,
     list: List,
@@ -79,7 +79,7 @@ pub(super) struct Waiting {
     node_timeout: Duration,
     quorum: u32,
     waiters: Beside<OpIndex, Waiter>,
-    queues: Beside<SlotIndex, Queue>,
+    queues: Beside<SlotIndex, WaitQueue>,
     wakes: Wakes,
     /// By the slot that was released.
     handovers: Beside<SlotIndex, Handover>,
@@ -121,7 +121,9 @@ impl Waiting {
 
     /// The calls that wait and have not ended, and whether each has an attempt under way.
     pub(super) fn calls_under_way(&self) -> impl Iterator<Item = (OpIndex, bool)> {
-        self.waiters.iter().filter_map(|(op, waiter)| Some((op, waiter.state? == State::Trying)))
+        self.waiters
+            .iter()
+            .filter_map(|(op, waiter)| Some((op, waiter.state? == WaitState::Trying)))
     }
 
     // ---- outputs ----
@@ -213,13 +215,19 @@ impl Waiting {
     // ---- inputs: the course of a call ----
 
     /// These nodes denied the call's attempt, which is released: the call waits.
-    pub(super) fn denied(&mut self, op: OpIndex, nodes: NodeMask, call: Call, view: &mut View<'_>) {
+    pub(super) fn denied(
+        &mut self,
+        op: OpIndex,
+        nodes: NodeMask,
+        call: WaitCall,
+        view: &mut View<'_>,
+    ) {
         self.open(op, nodes, call, view.now);
         self.step(op, Input::Denied(nodes), view);
     }
 
     /// The call's first attempt is under way: with it the call introduces itself to who has the lock.
-    pub(super) fn introduce(&mut self, op: OpIndex, call: Call, view: &mut View<'_>) {
+    pub(super) fn introduce(&mut self, op: OpIndex, call: WaitCall, view: &mut View<'_>) {
         self.open(op, NodeMask::EMPTY, call, view.now);
         self.step(op, Input::Begun, view);
     }
@@ -233,7 +241,12 @@ impl Waiting {
 
     /// If this client woke another for the key a moment ago, a new call goes to the end of that
     /// queue instead of racing. Returns whether it does.
-    pub(super) fn queue_behind(&mut self, op: OpIndex, call: Call, view: &mut View<'_>) -> bool {
+    pub(super) fn queue_behind(
+        &mut self,
+        op: OpIndex,
+        call: WaitCall,
+        view: &mut View<'_>,
+    ) -> bool {
         self.wakes.forget_past(view.now);
         let hash = hash(call.key.as_slice());
         let Some(last) = self.wakes.successor(hash, view.now).cloned() else { return false };
@@ -247,7 +260,7 @@ impl Waiting {
     }
 
     /// An attempt failed that other clients have taken for a lock: they now wait behind its call.
-    pub(super) fn carry(&mut self, op: OpIndex, slot: SlotIndex, call: Call, now: Instant) {
+    pub(super) fn carry(&mut self, op: OpIndex, slot: SlotIndex, call: WaitCall, now: Instant) {
         let Some(queue) = self.queues.remove(slot) else { return };
         self.open(op, NodeMask::EMPTY, call, now);
         if let Some(waiter) = self.waiters.get_mut(op) {
@@ -416,7 +429,7 @@ impl Waiting {
     // ---- inside ----
 
     /// Makes the call a waiter.
-    fn open(&mut self, op: OpIndex, denied: NodeMask, call: Call, now: Instant) {
+    fn open(&mut self, op: OpIndex, denied: NodeMask, call: WaitCall, now: Instant) {
         let Self { waiters, calls, client_id, .. } = self;
         waiters.enter(op, || {
             *calls = calls.wrapping_add(1);
@@ -427,7 +440,7 @@ impl Waiting {
     /// Gives a slot a list, or adds to the one that it has.
     fn begin_queue(&mut self, slot: SlotIndex, key: &[u8], list: List, row: u8) {
         let hash = hash(key);
-        let new = || Queue { hash, list: List::default(), row };
+        let new = || WaitQueue { hash, list: List::default(), row };
         if let Some(queue) = self.queues.enter(slot, new) {
             queue.row = queue.row.max(row);
             queue.list.add_all(list);

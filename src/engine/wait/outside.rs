@@ -76,7 +76,7 @@ pub(in crate::engine) struct Meant {
 
 /// What the caller asked for.
 #[derive(Clone, Debug)]
-pub(in crate::engine) struct Call {
+pub(in crate::engine) struct WaitCall {
     pub(in crate::engine) key: Key,
     pub(in crate::engine) deadline: Instant,
     /// The time between two polls, if there is no holder to tell.
@@ -88,7 +88,7 @@ pub(in crate::engine) struct Call {
 
 /// What a node answered to a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::engine) enum Answer {
+pub(in crate::engine) enum HolderAnswer {
     /// The node does not have the key.
     Gone,
     /// The holder's token, if a Redbolt client drew it.
@@ -124,7 +124,7 @@ pub(in crate::engine) enum Input {
         list: List,
         row: Option<u8>,
     },
-    Answer(Answer),
+    Answer(HolderAnswer),
     /// There was no room for the question.
     Unwritten,
     /// No answer will come.

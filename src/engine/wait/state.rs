@@ -61,7 +61,7 @@ pub(super) const TURNED_MAX: usize = 4;
 
 /// The state of a call that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum WaitState {
     /// An attempt is under way, or won.
     Trying,
     /// An attempt is about to be made.

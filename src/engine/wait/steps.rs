@@ -43,10 +43,10 @@
 
 use super::list::List;
 use super::message::RawToken;
-use super::outside::{Action, Answer, Input, Reach};
+use super::outside::{Action, HolderAnswer, Input, Reach};
 use super::state::{
     Early, FIRST_POLL, FIRST_POLL_TRIPS, LOOKS, NEXT_LOOK, POLL_A_TURN, POLL_A_TURN_TRIPS,
-    Question, RENEW_MAX, Scene, State, renew_after,
+    Question, RENEW_MAX, Scene, WaitState, renew_after,
 };
 use super::waiter::Waiter;
 use crate::quorum::{NodeId, NodeMask};
@@ -57,7 +57,7 @@ use crate::witness::{Sight, saw};
 impl Waiter {
     /// Takes an input: see the [table](self).
     pub(super) fn step(&mut self, input: Input, scene: &mut Scene<'_, '_>) {
-        use {Input as I, Question as Q, State as S};
+        use {Input as I, Question as Q, WaitState as S};
         let Some(state) = self.state else { return };
         let next = match (state, input) {
             (_, I::Denied(nodes)) => self.denied(nodes, scene),
@@ -110,24 +110,32 @@ impl Waiter {
     }
 
     /// The lock was handed over, at least in part, and these wait behind the call.
-    fn transferred(&mut self, list: List, row: Option<u8>, scene: &mut Scene<'_, '_>) -> State {
+    fn transferred(&mut self, list: List, row: Option<u8>, scene: &mut Scene<'_, '_>) -> WaitState {
         self.have_turn(list);
         if let Some(row) = row {
             (self.row, self.due) = (row, Instant::MAX);
-            return State::Trying;
+            return WaitState::Trying;
         }
         match self.state {
-            Some(state @ (State::Trying | State::Receiving)) => state,
-            Some(State::Pausing | State::Failed | State::Asking(_) | State::Still) | None => {
+            Some(state @ (WaitState::Trying | WaitState::Receiving)) => state,
+            Some(
+                WaitState::Pausing | WaitState::Failed | WaitState::Asking(_) | WaitState::Still,
+            )
+            | None => {
                 self.wait_until(scene.view.now + scene.node_timeout, scene);
-                State::Receiving
+                WaitState::Receiving
             }
         }
     }
 
     /// An answer to the question.
-    fn answered(&mut self, question: Question, answer: Answer, scene: &mut Scene<'_, '_>) -> State {
-        use {Answer as A, Question as Q};
+    fn answered(
+        &mut self,
+        question: Question,
+        answer: HolderAnswer,
+        scene: &mut Scene<'_, '_>,
+    ) -> WaitState {
+        use {HolderAnswer as A, Question as Q};
         match (question, answer) {
             (Q::Introduction | Q::Poll, A::Gone) => self.found_gone(scene),
             (Q::Introduction, A::Introduced { holder, remaining, is_heard }) => {
@@ -172,7 +180,7 @@ impl Waiter {
             (Q::Introduction, A::Heard(_) | A::Holder(_))
             | (Q::Poll, A::Heard(_) | A::Introduced { .. } | A::Refused)
             | (Q::Place { .. }, A::Gone | A::Holder(_) | A::Introduced { .. } | A::Refused) => {
-                State::Asking(question)
+                WaitState::Asking(question)
             }
         }
     }
@@ -185,7 +193,7 @@ impl Waiter {
     }
 
     /// The timer of a still call is due.
-    fn rested(&mut self, scene: &mut Scene<'_, '_>) -> State {
+    fn rested(&mut self, scene: &mut Scene<'_, '_>) -> WaitState {
         if self.holder.ends <= scene.view.now {
             return self.try_at(self.node, scene);
         }
@@ -214,7 +222,7 @@ impl Waiter {
         behind.chain(in_order()).find(|&node| able.contains(node))
     }
 
-    fn denied(&mut self, nodes: NodeMask, scene: &mut Scene<'_, '_>) -> State {
+    fn denied(&mut self, nodes: NodeMask, scene: &mut Scene<'_, '_>) -> WaitState {
         (self.denied, self.asked) = (nodes, NodeMask::EMPTY);
         let early = std::mem::take(&mut self.early);
         let holder = &mut self.holder;
@@ -235,7 +243,7 @@ impl Waiter {
             Early::None => self.ask_next(scene),
             Early::Asked => {
                 self.wait_until(scene.view.now + scene.node_timeout, scene);
-                State::Asking(Question::Introduction)
+                WaitState::Asking(Question::Introduction)
             }
             Early::Heard => {
                 self.holder.is_listed = true;
@@ -245,13 +253,13 @@ impl Waiter {
     }
 
     /// The first attempt is under way, and the call introduces itself to who has the lock.
-    fn begun(&mut self, scene: &mut Scene<'_, '_>) -> State {
+    fn begun(&mut self, scene: &mut Scene<'_, '_>) -> WaitState {
         let reach = scene.view.reach;
         if let Some(node) = reach.first_of(reach.scripts, self.call.key.as_slice()) {
             self.introduce(node, scene);
             self.early = Early::Asked;
         }
-        State::Trying
+        WaitState::Trying
     }
 
     /// The answer to an introduction, while its attempt is under way.
@@ -260,20 +268,20 @@ impl Waiter {
             return;
         }
         self.early = Early::None;
-        if let &Input::Answer(Answer::Introduced { holder, remaining, is_heard }) = input {
+        if let &Input::Answer(HolderAnswer::Introduced { holder, remaining, is_heard }) = input {
             self.introduced((holder, remaining, is_heard), scene);
             if self.holder.is_heard {
                 saw(Sight::Introduced);
                 self.early = Early::Heard;
             }
-        } else if matches!(input, Input::Answer(Answer::Gone)) {
+        } else if matches!(input, Input::Answer(HolderAnswer::Gone)) {
             scene.actions.push(Action::Withdraw { op: self.op });
         }
     }
 
     /// The holder was told of the call. If a call of the holder's waits for this one too, one of the
     /// two has to try.
-    fn listen_behind(&mut self, scene: &mut Scene<'_, '_>) -> State {
+    fn listen_behind(&mut self, scene: &mut Scene<'_, '_>) -> WaitState {
         let follower = self.follower.take();
         if follower.is_some_and(|client| rules::is_ring(self.is_behind(client))) {
             return self.break_ring(scene);
@@ -293,19 +301,19 @@ impl Waiter {
 
     /// Introduces the call at the first node, in the key's order, that has denied the attempt and was
     /// not asked in vain: a holder that hears all waiters through one node hears them in their order.
-    fn ask_next(&mut self, scene: &mut Scene<'_, '_>) -> State {
+    fn ask_next(&mut self, scene: &mut Scene<'_, '_>) -> WaitState {
         let reach = scene.view.reach;
         let able = self.denied.without(self.asked).intersection(reach.scripts);
         match reach.first_of(able, self.call.key.as_slice()) {
             Some(node) => {
                 self.introduce(node, scene);
-                State::Asking(Question::Introduction)
+                WaitState::Asking(Question::Introduction)
             }
             None => self.rest(scene),
         }
     }
 
-    fn asked_in_vain(&mut self, scene: &mut Scene<'_, '_>) -> State {
+    fn asked_in_vain(&mut self, scene: &mut Scene<'_, '_>) -> WaitState {
         if let Some(node) = self.node {
             self.asked.insert(node);
         }
@@ -314,7 +322,7 @@ impl Waiter {
 
     /// The node does not have the key. If the call is listed with a holder, the lock may just be
     /// changing hands: only if some more looks find the key gone too, no call was woken.
-    fn found_gone(&mut self, scene: &mut Scene<'_, '_>) -> State {
+    fn found_gone(&mut self, scene: &mut Scene<'_, '_>) -> WaitState {
         if self.holder.is_listed && self.holder.gone < LOOKS {
             self.holder.gone += 1;
             let trip = scene.view.round_trip;

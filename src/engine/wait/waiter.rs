@@ -7,10 +7,10 @@ use smallvec::SmallVec;
 
 use super::list::{Carried, Entry};
 use super::message::{Listed, MessageKind, RawToken, WaiterId, token_of, wait_ms, waited_us};
-use super::outside::{Action, Call, Text, View};
+use super::outside::{Action, Text, View, WaitCall};
 use super::state::{
     CHANGES_MAX, Early, KnownHolder, NODE_PACE, PAUSE, PAUSE_PARTS, POLL, POLL_TRIPS, Question,
-    RENEW_MAX, Scene, State, TRIES_IN_ROW, TURNED_MAX, TURNS_IN_VAIN,
+    RENEW_MAX, Scene, TRIES_IN_ROW, TURNED_MAX, TURNS_IN_VAIN, WaitState,
 };
 use super::wakes::Successor;
 use crate::client_name::ClientId;
@@ -28,12 +28,12 @@ const NOBODY: RawToken = [0; 20];
 #[derive(Debug)]
 pub(super) struct Waiter {
     pub(super) op: OpIndex,
-    pub(super) call: Call,
+    pub(super) call: WaitCall,
     pub(super) id: WaiterId,
     /// When it began to wait.
     pub(super) since: Instant,
     /// `None` once the call has ended, until that is reported.
-    pub(super) state: Option<State>,
+    pub(super) state: Option<WaitState>,
     /// Attempts since the call was last still.
     pub(super) tries: u32,
     /// The nodes that denied the last attempt; all, if there was none.
@@ -68,7 +68,7 @@ impl Waiter {
     /// A call whose attempt is under way, or which the nodes `denied` denied.
     pub(super) fn new(
         op: OpIndex,
-        call: Call,
+        call: WaitCall,
         id: WaiterId,
         denied: NodeMask,
         now: Instant,
@@ -78,7 +78,7 @@ impl Waiter {
             call,
             id,
             since: now,
-            state: Some(State::Trying),
+            state: Some(WaitState::Trying),
             tries: 0,
             denied,
             asked: NodeMask::EMPTY,
@@ -122,7 +122,8 @@ impl Waiter {
 
     /// Whether the node's answer to the question of this phase is awaited.
     pub(super) fn is_awaited(&self, node: NodeId, phase: Phase) -> bool {
-        let is_asking = matches!(self.state, Some(State::Asking(_))) || self.early == Early::Asked;
+        let is_asking =
+            matches!(self.state, Some(WaitState::Asking(_))) || self.early == Early::Asked;
         is_asking && self.phase == phase && self.node == Some(node)
     }
 
@@ -157,14 +158,14 @@ impl Waiter {
     }
 
     /// Asks the node who holds the key now.
-    pub(super) fn poll(&mut self, node: NodeId, scene: &mut Scene<'_, '_>) -> State {
+    pub(super) fn poll(&mut self, node: NodeId, scene: &mut Scene<'_, '_>) -> WaitState {
         let phase = self.next_question(node, scene);
         scene.actions.push(Action::Poll { op: self.op, node, phase });
-        State::Asking(Question::Poll)
+        WaitState::Asking(Question::Poll)
     }
 
     /// Of two calls that wait for each other, each tries at one node before the others.
-    pub(super) fn break_ring(&mut self, scene: &mut Scene<'_, '_>) -> State {
+    pub(super) fn break_ring(&mut self, scene: &mut Scene<'_, '_>) -> WaitState {
         self.note_turn();
         let reach = scene.view.reach;
         let gate = reach.first_with_channel(reach.all, self.call.key.as_slice());
@@ -172,7 +173,7 @@ impl Waiter {
     }
 
     /// Waits behind a call that has its turn first.
-    pub(super) fn queue(&mut self, last: Successor, scene: &mut Scene<'_, '_>) -> State {
+    pub(super) fn queue(&mut self, last: Successor, scene: &mut Scene<'_, '_>) -> WaitState {
         let token = token_of(last.last());
         // That call also hears if this one gives up.
         self.holder.token = Some(token);
@@ -180,7 +181,7 @@ impl Waiter {
         let hops = u8::from(!last.behind.is_empty());
         self.tell(last.node, (&token, hops), scene);
         let ahead = u32::try_from(last.behind.len()).unwrap_or(u32::MAX);
-        State::Asking(Question::Place { ahead })
+        WaitState::Asking(Question::Place { ahead })
     }
 
     /// Publishes that the call waits, and which calls wait behind it.
@@ -273,7 +274,7 @@ impl Waiter {
     }
 
     /// Stays still until the safety poll is due, unless something comes before it.
-    pub(super) fn listen_on(&mut self, scene: &mut Scene<'_, '_>) -> State {
+    pub(super) fn listen_on(&mut self, scene: &mut Scene<'_, '_>) -> WaitState {
         let poll = self.poll_after(scene);
         self.listen(poll, scene)
     }
@@ -285,29 +286,29 @@ impl Waiter {
     }
 
     /// Stays still until it is woken, the key's TTL ends or the safety poll is due.
-    pub(super) fn listen(&mut self, poll: Duration, scene: &mut Scene<'_, '_>) -> State {
+    pub(super) fn listen(&mut self, poll: Duration, scene: &mut Scene<'_, '_>) -> WaitState {
         let now = scene.view.now;
         let poll = rules::safety_poll(now + poll.mul_f64(1.0 + (scene.view.share)()));
         (self.holder.changes, self.tries) = (0, 0);
         self.due = poll.min(self.holder.ends.max(now));
         scene.actions.push(Action::Listen { op: self.op, at: self.due });
-        State::Still
+        WaitState::Still
     }
 
     /// Stays still, unheard by any holder, until the key's TTL ends or the next poll is due: the call's
     /// retry delay is its pace.
-    pub(super) fn rest(&mut self, scene: &mut Scene<'_, '_>) -> State {
+    pub(super) fn rest(&mut self, scene: &mut Scene<'_, '_>) -> WaitState {
         self.holder.is_heard = false;
         let (call, share) = (&self.call, (scene.view.share)());
         let delay = call.delay.saturating_add(call.jitter.mul_f64(share));
         let polled = self.denied.intersection(scene.view.reach.asked).count().max(1);
         let poll = scene.view.now + delay.max(NODE_PACE / polled);
         self.wait_until(poll.min(self.holder.ends), scene);
-        State::Still
+        WaitState::Still
     }
 
     /// The next attempt, at once or, where several failed in a row, after a short pause.
-    pub(super) fn try_at(&mut self, gate: Option<NodeId>, scene: &mut Scene<'_, '_>) -> State {
+    pub(super) fn try_at(&mut self, gate: Option<NodeId>, scene: &mut Scene<'_, '_>) -> WaitState {
         let share = (scene.view.share)();
         self.node = gate;
         if self.tries >= TRIES_IN_ROW {
@@ -319,17 +320,17 @@ impl Waiter {
             }
             let pause = PAUSE.max(far).mul_f64(1.0 + 4.0 * share);
             self.wait_until(scene.view.now + pause, scene);
-            return State::Pausing;
+            return WaitState::Pausing;
         }
         self.begin(gate, scene)
     }
 
-    pub(super) fn begin(&mut self, gate: Option<NodeId>, scene: &mut Scene<'_, '_>) -> State {
+    pub(super) fn begin(&mut self, gate: Option<NodeId>, scene: &mut Scene<'_, '_>) -> WaitState {
         self.due = Instant::MAX;
         self.row = 0;
         self.early = Early::None;
         scene.actions.push(Action::Try { op: self.op, gate });
-        State::Trying
+        WaitState::Trying
     }
 
     pub(super) fn wait_until(&mut self, at: Instant, scene: &mut Scene<'_, '_>) {

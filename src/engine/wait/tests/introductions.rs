@@ -12,11 +12,11 @@ fn a_call_that_was_introduced_to_an_attempt_tells_the_holder_that_it_sees_next()
     world.tell(|waiting, view| waiting.denied(op(0), nodes, call(), view));
     world.answer(0, introduced(Some(token(OTHER)), true));
     assert_eq!(world.done(), ["timer", "poll"]);
-    world.answer(0, Answer::Gone);
+    world.answer(0, HolderAnswer::Gone);
     assert_eq!(world.done(), ["listen"]);
     world.now = world.due(0);
     world.step(0, Input::Due);
-    world.answer(0, Answer::Holder(Some(token(THIRD))));
+    world.answer(0, HolderAnswer::Holder(Some(token(THIRD))));
     assert_eq!(world.done(), ["timer", "introduce"]);
 }
 
@@ -34,7 +34,7 @@ fn the_client_of_a_token_that_stays_after_two_turns_is_told_no_more() {
                 _ => Some(token(OTHER)),
             };
             if world.done() == ["timer", "poll"] {
-                world.answer(0, Answer::Holder(seen));
+                world.answer(0, HolderAnswer::Holder(seen));
                 if world.done() == ["timer"] {
                     break;
                 }
@@ -60,13 +60,13 @@ fn a_call_whose_turns_come_before_the_holder_is_known_asks_for_the_holder() {
     }
     world.deny(0);
     assert_eq!(world.done(), ["timer", "poll"]);
-    world.answer(0, Answer::Holder(Some(token(OTHER))));
+    world.answer(0, HolderAnswer::Holder(Some(token(OTHER))));
     for _ in 0..2 {
         assert_eq!(world.done(), ["timer", "introduce"]);
         world.step(0, Input::Turn(List::default()));
         world.deny(0);
     }
     assert_eq!(world.done(), ["timer", "poll"]);
-    world.answer(0, Answer::Holder(Some(token(OTHER))));
+    world.answer(0, HolderAnswer::Holder(Some(token(OTHER))));
     assert_eq!(world.done(), ["timer"], "that client has given the lock away");
 }

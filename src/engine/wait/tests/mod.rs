@@ -6,7 +6,7 @@ mod table;
 mod telling;
 
 use super::message::WaiterId;
-use super::state::State;
+use super::state::WaitState;
 use super::*;
 use crate::slab::Index;
 
@@ -115,7 +115,7 @@ impl World {
         self.tell(|waiting, view| waiting.step(op(place), input, view));
     }
 
-    fn answer(&mut self, place: usize, answer: Answer) {
+    fn answer(&mut self, place: usize, answer: HolderAnswer) {
         self.step(place, Input::Answer(answer));
     }
 
@@ -134,7 +134,7 @@ impl World {
     fn listen(&mut self, place: usize, holder: WaiterId) {
         self.deny(place);
         self.answer(place, introduced(Some(token(holder)), true));
-        assert_eq!(self.state(place), State::Still);
+        assert_eq!(self.state(place), WaitState::Still);
     }
 
     fn receive(
@@ -166,7 +166,7 @@ impl World {
         Meant { slot: lock.map(slot), receiver, attempt, ..Meant::default() }
     }
 
-    fn state(&self, place: usize) -> State {
+    fn state(&self, place: usize) -> WaitState {
         self.waiting.waiters.get(op(place)).unwrap().state.unwrap()
     }
 
@@ -203,14 +203,14 @@ impl World {
 }
 
 /// What a node answers to the script by which a call introduces itself.
-fn introduced(holder: Option<RawToken>, is_heard: bool) -> Answer {
-    Answer::Introduced { holder, remaining: Some(9_000), is_heard }
+fn introduced(holder: Option<RawToken>, is_heard: bool) -> HolderAnswer {
+    HolderAnswer::Introduced { holder, remaining: Some(9_000), is_heard }
 }
 
-fn call() -> Call {
+fn call() -> WaitCall {
     let deadline = Instant::from_nanos(60_000_000_000);
     let key = Key::from_slice(KEY);
-    Call { key, deadline, delay: DELAY, jitter: Duration::ZERO, takes_over: false }
+    WaitCall { key, deadline, delay: DELAY, jitter: Duration::ZERO, takes_over: false }
 }
 
 #[test]
@@ -229,7 +229,7 @@ fn each_node_that_denied_is_asked_once_and_then_each_is_polled_at_its_pace() {
         world.now = world.due(0);
         world.step(0, Input::Due);
         polled.insert(world.asked());
-        world.answer(0, Answer::Holder(None));
+        world.answer(0, HolderAnswer::Holder(None));
     }
     assert_eq!(polled, world.reach.all);
 }
@@ -238,17 +238,17 @@ fn each_node_that_denied_is_asked_once_and_then_each_is_polled_at_its_pace() {
 fn without_scripts_a_call_polls_after_its_delay() {
     let mut world = World::new();
     world.reach.scripts = NodeMask::EMPTY;
-    let slow = Call { delay: 100 * MS, ..call() };
+    let slow = WaitCall { delay: 100 * MS, ..call() };
     let nodes = world.reach.all;
     world.tell(|waiting, view| waiting.denied(op(0), nodes, slow, view));
     assert_eq!((world.due(0), world.done()), (world.now + 100 * MS, vec!["timer"]));
     world.now = world.due(0);
     world.step(0, Input::Due);
-    world.answer(0, Answer::Holder(Some(token(OTHER))));
+    world.answer(0, HolderAnswer::Holder(Some(token(OTHER))));
     assert_eq!((world.due(0), world.done()), (world.now + 100 * MS, vec!["timer"]));
     world.now = world.due(0);
     world.step(0, Input::Due);
-    world.answer(0, Answer::Gone);
+    world.answer(0, HolderAnswer::Gone);
     assert_eq!(world.done(), ["try at one"]);
 }
 
@@ -272,7 +272,7 @@ fn far_from_the_nodes_a_call_that_was_denied_three_times_pauses_and_asks_all_at_
     world.round_trip = 40 * MS;
     for _ in 0..3 {
         world.deny(0);
-        world.answer(0, Answer::Gone);
+        world.answer(0, HolderAnswer::Gone);
     }
     assert_eq!(world.due(0), world.now + 10 * MS);
     world.now = world.due(0);
@@ -284,13 +284,13 @@ fn far_from_the_nodes_a_call_that_was_denied_three_times_pauses_and_asks_all_at_
 fn a_poll_of_a_listed_call_looks_again_some_times_before_it_tries() {
     let mut world = table::world("poll");
     for _ in 0..3 {
-        world.answer(0, Answer::Gone);
+        world.answer(0, HolderAnswer::Gone);
         assert_eq!(world.due(0), world.now + MS, "soon");
         world.now = world.due(0);
         world.step(0, Input::Due);
         assert_eq!(world.done(), ["timer", "poll"]);
     }
-    world.answer(0, Answer::Gone);
+    world.answer(0, HolderAnswer::Gone);
     assert_eq!(world.done(), ["try at one"]);
 }
 
@@ -345,7 +345,7 @@ fn a_list_goes_on_to_the_first_holder_that_is_told_and_later_ones_stay_with_the_
     world.answer(0, introduced(Some(token(OTHER)), true));
     world.now = world.now + 200 * MS;
     world.step(0, Input::Due);
-    world.answer(0, Answer::Holder(Some(token(THIRD))));
+    world.answer(0, HolderAnswer::Holder(Some(token(THIRD))));
     let [(_, MessageKind::Announce, 0, told)] = &world.published[..] else { panic!() };
     assert_eq!(told, &[own(1)]);
     world.tell(|waiting, view| waiting.ended(op(0), Some(slot(1)), view));
@@ -360,7 +360,7 @@ fn a_list_outlives_the_attempt_that_it_was_for_and_goes_with_the_lock() {
     world.tell(|waiting, view| waiting.carry(op(0), slot(5), call(), view.now));
     assert!(!world.waiting.has_queue(slot(5)));
     world.deny(0);
-    world.answer(0, Answer::Gone);
+    world.answer(0, HolderAnswer::Gone);
     world.tell(|waiting, view| waiting.ended(op(0), Some(slot(6)), view));
     assert!(world.waiting.has_queue(slot(6)) && !world.waiting.has_waiter(op(0)));
     world.tell(|waiting, view| waiting.released(slot(6), release(None), view));
@@ -415,7 +415,7 @@ fn calls_of_one_client_have_their_turns_by_number_and_without_a_message() {
     world.listen(1, OTHER);
     world.release(0, &[own(2), own(1), THIRD]);
     assert_eq!(world.actions, [woken(1), Action::Try { op: op(1), gate: None }]);
-    assert_eq!(world.state(0), State::Still);
+    assert_eq!(world.state(0), WaitState::Still);
     world.tell(|waiting, view| waiting.ended(op(1), Some(slot(1)), view));
     world.tell(|waiting, view| waiting.released(slot(1), release(None), view));
     assert_eq!(world.actions, [woken(0), Action::Try { op: op(0), gate: None }]);
@@ -482,7 +482,7 @@ fn the_first_poll_of_a_call_that_queued_is_later_for_each_turn_before_it() {
             world.published,
             [(ClientId::of(&OTHER), MessageKind::Announce, hops, vec![own(1)])]
         );
-        world.answer(0, Answer::Heard(true));
+        world.answer(0, HolderAnswer::Heard(true));
         assert_eq!(world.due(0), world.now + 10 * MS + before * 2 * MS);
     }
 }
@@ -492,7 +492,11 @@ fn a_call_queues_behind_none_that_was_woken_long_ago_or_for_another_key() {
     let mut world = World::new();
     world.release(0, &[OTHER]);
     world.tell(|waiting, view| {
-        assert!(!waiting.queue_behind(op(0), Call { key: Key::from_slice(b"b"), ..call() }, view))
+        assert!(!waiting.queue_behind(
+            op(0),
+            WaitCall { key: Key::from_slice(b"b"), ..call() },
+            view
+        ))
     });
     world.now = world.now + 2 * NODE_TIMEOUT;
     world.tell(|waiting, view| assert!(!waiting.queue_behind(op(0), call(), view)));

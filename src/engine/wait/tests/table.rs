@@ -30,16 +30,16 @@ fn state_of(name: &'static str) -> &'static str {
     }
 }
 
-fn name(state: State) -> &'static str {
+fn name(state: WaitState) -> &'static str {
     match state {
-        State::Trying => "trying",
-        State::Pausing => "pausing",
-        State::Failed => "failed",
-        State::Asking(Question::Introduction) => "introduction",
-        State::Asking(Question::Place { .. }) => "place",
-        State::Asking(Question::Poll) => "poll",
-        State::Still => "still",
-        State::Receiving => "receiving",
+        WaitState::Trying => "trying",
+        WaitState::Pausing => "pausing",
+        WaitState::Failed => "failed",
+        WaitState::Asking(Question::Introduction) => "introduction",
+        WaitState::Asking(Question::Place { .. }) => "place",
+        WaitState::Asking(Question::Poll) => "poll",
+        WaitState::Still => "still",
+        WaitState::Receiving => "receiving",
     }
 }
 
@@ -49,12 +49,12 @@ pub(super) fn world(state: &'static str) -> World {
     match state {
         "trying" => {
             world.deny(0);
-            world.answer(0, Answer::Gone);
+            world.answer(0, HolderAnswer::Gone);
         }
         "pausing" => {
             for _ in 0..3 {
                 world.deny(0);
-                world.answer(0, Answer::Gone);
+                world.answer(0, HolderAnswer::Gone);
             }
         }
         "receiving" => {
@@ -63,7 +63,7 @@ pub(super) fn world(state: &'static str) -> World {
         }
         "failed" => {
             world.deny(0);
-            world.answer(0, Answer::Gone);
+            world.answer(0, HolderAnswer::Gone);
             world.step(0, Input::Failed);
         }
         "introducing" => world.introduce(0),
@@ -138,16 +138,16 @@ fn input(name: &str, world: &mut World) -> Input {
         }
         "turn" => Input::Turn(List::default()),
         "follower" => Input::Follower(ClientId::of(&OTHER)),
-        "gone" => answer(Answer::Gone),
-        "same holder" => answer(Answer::Holder(Some(token(OTHER)))),
-        "another holder" => answer(Answer::Holder(Some(token(THIRD)))),
-        "unknown holder" => answer(Answer::Holder(None)),
+        "gone" => answer(HolderAnswer::Gone),
+        "same holder" => answer(HolderAnswer::Holder(Some(token(OTHER)))),
+        "another holder" => answer(HolderAnswer::Holder(Some(token(THIRD)))),
+        "unknown holder" => answer(HolderAnswer::Holder(None)),
         "introduced" => answer(introduced(Some(token(OTHER)), true)),
         "introduced in vain" => answer(introduced(Some(token(OTHER)), false)),
         "introduced to nobody" => answer(introduced(None, false)),
-        "refused" => answer(Answer::Refused),
-        "heard" => answer(Answer::Heard(true)),
-        "unheard" => answer(Answer::Heard(false)),
+        "refused" => answer(HolderAnswer::Refused),
+        "heard" => answer(HolderAnswer::Heard(true)),
+        "unheard" => answer(HolderAnswer::Heard(false)),
         "unwritten" => Input::Unwritten,
         "unanswered" => Input::Unanswered,
         "due" => {
