@@ -9,8 +9,8 @@
 pub use crate::address::{Address, Endpoint};
 pub use crate::agreement::Agreement;
 pub use crate::client_name::{ClientId, ClientName};
+pub use crate::engine::happenings::notice::Notice;
 pub use crate::engine::locks::view::{NodeHealth, NodeState};
-pub use crate::engine::notice::Notice;
 pub use crate::leader::{Leader, Led};
 pub use crate::plain::shown;
 pub use crate::query::{NodeAnswers, Query, Reply};

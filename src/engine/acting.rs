@@ -2,7 +2,7 @@
 //! actions. Nothing is decided here.
 
 use super::core::Engine;
-use super::locks::happening::Happening;
+use super::happenings::Happening;
 use super::locks::slot::LeaseId;
 use super::locks::steps::TokenState;
 use super::locks::timers::Timer;

@@ -2,8 +2,8 @@
 
 use super::core::Engine;
 use super::event::Event;
+use super::happenings::Happening;
 use super::locks::handover::Heir;
-use super::locks::happening::Happening;
 use super::locks::op::{OpId, OpKind, Verdict};
 use super::locks::steps::TokenInput;
 use super::wait::Scripts;

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use super::acting::answer_of;
 use super::core::Engine;
+use super::happenings::Happening;
 use super::locks::core::Failed;
-use super::locks::happening::Happening;
 use super::locks::op::{OpKind, Verdict};
 use super::locks::steps::{TokenInput, TokenState};
 use super::locks::timers::Timer;

@@ -9,15 +9,15 @@ use rand::{Rng, SeedableRng};
 
 use super::core::Engine;
 use super::event::{Connection, Event};
+use super::happenings::Happening;
+use super::happenings::notice::Notice;
 use super::locks::core::{Done, Locks};
-use super::locks::happening::Happening;
 use super::locks::op::{OpId, OpKind};
 use super::locks::prefix::Prefix;
 use super::locks::settings::{Settings, name_of, nodes_of};
 use super::locks::slot::LeaseId;
 use super::locks::timers::Timer;
 use super::nodes::Nodes;
-use super::notice::Notice;
 use super::wait::Waiting;
 use crate::client_name::{ClientId, ClientName};
 use crate::config::Config;

@@ -1,7 +1,7 @@
 //! TokenInput from the nodes: connections, bytes, losses.
 
 use super::core::Engine;
-use super::locks::happening::Happening;
+use super::happenings::Happening;
 use super::locks::steps::TokenState;
 use super::nodes::Everyday;
 use crate::command::Answer;

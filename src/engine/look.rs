@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use super::core::Engine;
 #[cfg(feature = "metrics")]
-use super::locks::series::Series;
+use super::happenings::series::Series;
+#[cfg(feature = "metrics")]
+use super::happenings::ways::LeaseCounts;
 use super::locks::slot::LeaseId;
 use super::locks::view::NodeHealth;
-#[cfg(feature = "metrics")]
-use super::ways::LeaseCounts;
 use crate::agreement::Agreement;
 use crate::client_name::ClientId;
 #[cfg(feature = "metrics")]

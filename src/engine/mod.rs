@@ -33,27 +33,22 @@
 
 mod acting;
 mod calls;
+mod care;
 mod check;
 mod core;
-#[cfg(feature = "metrics")]
-mod counts;
 mod course;
 mod door;
 mod event;
+pub(crate) mod happenings;
 mod inbound;
 pub(crate) mod locks;
 mod look;
 mod nodes;
-pub(crate) mod notice;
 mod removals;
-#[cfg(feature = "tracing")]
-mod spans;
 #[cfg(test)]
 mod tests;
 mod transfers;
 mod wait;
-#[cfg(feature = "metrics")]
-mod ways;
 
 #[cfg(feature = "metrics")]
 pub use crate::histogram::Histogram;
@@ -61,14 +56,14 @@ pub use crate::histogram::Histogram;
 pub(crate) use crate::node::Room;
 pub use core::Engine;
 pub use event::{Connection, Event, LostCause};
+pub(crate) use happenings::notice::Notice;
+#[cfg(feature = "metrics")]
+pub use happenings::series::Series;
+#[cfg(feature = "metrics")]
+pub use happenings::ways::LeaseCounts;
 pub use locks::op::OpId;
 pub(crate) use locks::prefix::Prefix;
-#[cfg(feature = "metrics")]
-pub use locks::series::Series;
 pub use locks::slot::LeaseId;
 pub(crate) use locks::view::NodeHealth;
 #[cfg(any(test, feature = "metrics", feature = "sim"))]
 pub(crate) use locks::view::NodeState;
-pub(crate) use notice::Notice;
-#[cfg(feature = "metrics")]
-pub use ways::LeaseCounts;

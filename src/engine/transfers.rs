@@ -2,8 +2,8 @@
 //! waiter counts what the nodes tell it.
 
 use super::core::Engine;
+use super::happenings::Happening;
 use super::locks::handover::Heir;
-use super::locks::happening::Happening;
 use super::locks::offers::{Taken, Transfer};
 use super::wait::{Meant, Message, MessageKind, Terms};
 use crate::command::Answer;

@@ -4,12 +4,12 @@
 use rand::Rng;
 
 use super::core::{Failed, Locks};
-use super::happening::Happening;
 use super::op::{Op, OpKind, Verdict};
 use super::slot::LeaseId;
 use super::steps::{TokenInput, TokenState};
 use crate::command::Answer;
 use crate::engine::event::Event;
+use crate::engine::happenings::Happening;
 use crate::error::{Cause, LockError, Vote};
 use crate::node::{Now, Request};
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};

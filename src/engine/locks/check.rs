@@ -10,7 +10,7 @@ use crate::slab::{OpIndex, SlotIndex};
 impl Locks {
     /// Panics where an invariant is broken.
     pub(in crate::engine) fn check(&self) {
-        for (index, slot) in self.slots.slots.iter() {
+        for (index, slot) in self.slots.iter() {
             let op = slot.op.map(|op| self.ops.at(op));
             assert!(self.is_sound(index, slot, op), "{slot:?} with {op:?}");
             let has_keep = self.keep_of(index).is_some();

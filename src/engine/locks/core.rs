@@ -13,7 +13,6 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use super::handover::Offers;
-use super::keep::Keeps;
 use super::op::{Ops, Verdict};
 use super::prefix::Prefix;
 use super::settings::Settings;
@@ -22,11 +21,12 @@ use super::steps::TokenInput;
 use super::timers::{Timer, Timers};
 use crate::client_name::ClientId;
 use crate::command::SetOptions;
+use crate::engine::care::Keeps;
 #[cfg(feature = "metrics")]
-use crate::engine::counts::Counts;
-use crate::engine::nodes::Nodes;
+use crate::engine::happenings::counts::Counts;
 #[cfg(feature = "tracing")]
-use crate::engine::spans::Traces;
+use crate::engine::happenings::spans::Traces;
+use crate::engine::nodes::Nodes;
 use crate::error::{Ballot, Cause};
 use crate::node::{Now, Request};
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
@@ -79,7 +79,7 @@ pub(in crate::engine) struct Locks {
     pub(in crate::engine) last_call: Instant,
     pub(in crate::engine) client_id: ClientId,
     /// What the client calls itself at the nodes.
-    pub(super) own_name: Box<str>,
+    pub(in crate::engine) own_name: Box<str>,
     /// Masks the slots that tokens name.
     pub(in crate::engine) slot_mask: u32,
     pub(in crate::engine) rng: StdRng,
@@ -227,7 +227,7 @@ impl Locks {
 
     /// Gives the operation's place back, and ends what belongs to it.
     #[inline(always)]
-    pub(super) fn close_op(&mut self, index: OpIndex) {
+    pub(in crate::engine) fn close_op(&mut self, index: OpIndex) {
         if self.ops.at(index).has_more {
             self.close_more(index);
         }

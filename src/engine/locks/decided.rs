@@ -1,9 +1,9 @@
 //! What becomes of a call for a lock, and of its attempt, once it is decided.
 
 use super::core::Locks;
-use super::happening::Happening;
 use super::op::Verdict;
 use super::steps::{TokenInput, TokenState};
+use crate::engine::happenings::Happening;
 use crate::slab::{OpIndex, SlotIndex};
 
 impl Locks {

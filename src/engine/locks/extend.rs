@@ -11,13 +11,13 @@
 
 use super::core::Locks;
 use super::fences::Fencing;
-use super::happening::Happening;
 use super::op::{OpId, OpKind, Verdict};
 use super::slot::LeaseId;
 use super::steps::TokenState;
 use super::timers::Timer;
 use crate::command::{Answer, ExtendStep, append_extend};
 use crate::engine::event::{Event, LostCause};
+use crate::engine::happenings::Happening;
 use crate::error::{Cause, ExtendError};
 use crate::node::{Now, Phase, Request};
 use crate::options::LockOptions;

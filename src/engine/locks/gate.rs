@@ -2,9 +2,9 @@
 //! split the votes.
 
 use super::core::{Failed, Locks};
-use super::happening::Happening;
 use super::op::Verdict;
 use super::steps::TokenInput;
+use crate::engine::happenings::Happening;
 use crate::error::{Cause, Vote};
 use crate::node::Now;
 use crate::quorum::{NodeId, NodeMask};

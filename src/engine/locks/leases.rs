@@ -8,13 +8,13 @@
 //!   fewer than a quorum can hold the key.
 
 use super::core::{Done, Locks};
-use super::happening::Happening;
-use super::keep::{Loss, third};
 use super::op::{OpKind, Verdict};
 use super::slot::{CHANGED, LATE_VOTE, LeaseId};
 use super::steps::TokenState;
 use super::timers::Timer;
+use crate::engine::care::{Loss, third};
 use crate::engine::event::{Event, LostCause};
+use crate::engine::happenings::Happening;
 use crate::node::Now;
 use crate::quorum::NodeMask;
 use crate::slab::{KeepIndex, OpIndex, SlotIndex};
@@ -84,7 +84,7 @@ impl Locks {
         if is_kept { self.keeps.of_slot(slot_index) } else { None }
     }
 
-    pub(super) fn schedule_keep(&mut self, index: KeepIndex) {
+    pub(in crate::engine) fn schedule_keep(&mut self, index: KeepIndex) {
         let keep = self.keeps.at(index);
         let deadline = keep.slot.map_or(Instant::MAX, |slot| self.slots.at(slot).ends);
         let at = keep.extend_at.min(deadline);
@@ -116,7 +116,7 @@ impl Locks {
     }
 
     /// Plans to repeat an extension that `began` then and missed its quorum.
-    pub(super) fn extend_again(&mut self, index: KeepIndex, began: Instant, now: Now) {
+    pub(in crate::engine) fn extend_again(&mut self, index: KeepIndex, began: Instant, now: Now) {
         let timeout = self.settings.node_timeout;
         let random = self.random_share();
         let earliest = (began + timeout).max(now.real);
@@ -199,7 +199,7 @@ impl Locks {
     }
 
     /// Notes that the lease's deadline has changed.
-    pub(super) fn note_change(&mut self, slot_index: SlotIndex) {
+    pub(in crate::engine) fn note_change(&mut self, slot_index: SlotIndex) {
         if self.slots.at_mut(slot_index).enter(CHANGED) {
             self.keeps.changed.push_back(slot_index);
         }

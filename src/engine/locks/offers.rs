@@ -18,10 +18,10 @@
 
 use super::core::Locks;
 use super::handover::Past;
-use super::happening::Happening;
 use super::op::Verdict;
 use super::steps::{TokenInput, TokenState};
 use super::timers::Timer;
+use crate::engine::happenings::Happening;
 use crate::error::{Cause, Vote};
 use crate::node::Now;
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};

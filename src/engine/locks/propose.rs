@@ -9,10 +9,10 @@
 
 use super::core::{Failed, Locks};
 use super::fences::{FenceProgress, Fencing};
-use super::happening::Happening;
 use super::op::Verdict;
 use super::slot::{LeaseId, Slots};
 use crate::command::{append_fenced_set, append_raise, append_time};
+use crate::engine::happenings::Happening;
 use crate::error::{Cause, LockError};
 use crate::node::{Now, Request};
 use crate::quorum::{NodeId, NodeMask};

@@ -10,11 +10,11 @@
 
 use super::core::Locks;
 use super::handover::Heir;
-use super::happening::Happening;
 use super::op::{OpId, OpKind, Verdict};
 use super::steps::{TokenInput, TokenState};
 use crate::command::{Answer, ReleaseStep, append_release};
 use crate::engine::event::Event;
+use crate::engine::happenings::Happening;
 use crate::error::{Cause, UnlockError, Unlocked};
 use crate::node::{Debt, Debts, Node, Now, REFUSED_DELAY, Request};
 use crate::quorum::{NodeId, NodeMask};

@@ -128,6 +128,10 @@ impl Slots {
         self.slots.get(index)
     }
 
+    pub(in crate::engine) fn iter(&self) -> impl Iterator<Item = (SlotIndex, &Slot)> {
+        self.slots.iter()
+    }
+
     /// The place that the next attempt's slot will have.
     pub(in crate::engine) fn next(&self) -> u32 {
         u32::try_from(self.slots.next()).unwrap_or(u32::MAX)

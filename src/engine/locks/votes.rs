@@ -5,10 +5,10 @@
 //! - A node that may not vote gets no request: its vote fails at once.
 
 use super::core::{Failed, Locks};
-use super::happening::Happening;
 use super::op::Verdict;
 use super::steps::TokenState;
 use crate::command::append_set;
+use crate::engine::happenings::Happening;
 use crate::error::{Cause, Vote};
 use crate::node::{Now, Request};
 use crate::quorum::{NodeId, NodeMask};

@@ -4,12 +4,15 @@
 //!
 //! - A lease that is not kept alive has no entry here, and no timer.
 
+mod claims;
+mod keep_alive;
+
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::op::OpId;
-use super::slot::LeaseId;
 use crate::engine::event::LostCause;
+use crate::engine::locks::op::OpId;
+use crate::engine::locks::slot::LeaseId;
 use crate::quorum::NodeMask;
 use crate::slab::{Index, KeepIndex, Slab, SlotIndex};
 use crate::time::Instant;

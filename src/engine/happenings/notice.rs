@@ -23,7 +23,7 @@ pub struct Notice {
 }
 
 impl Notice {
-    pub(super) fn new(node: NodeId, cause: Cause, names: &Arc<[Box<str>]>) -> Self {
+    pub(in crate::engine) fn new(node: NodeId, cause: Cause, names: &Arc<[Box<str>]>) -> Self {
         Self { node, cause, names: Arc::clone(names) }
     }
 

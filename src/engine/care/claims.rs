@@ -7,10 +7,10 @@
 //! - A claim is written only while its term lasts, to a node that has just said that it holds the
 //!   lease's token, and lasts no longer there than the TTL of that lease.
 
-use super::core::Locks;
-use super::keep::Claimed;
+use super::Claimed;
 use crate::claim::{CLAIM_SUFFIX, Claim};
 use crate::command::{Form as _, append_claim, append_release};
+use crate::engine::locks::core::Locks;
 use crate::key::Key;
 use crate::node::{Now, Request};
 use crate::quorum::{NodeId, NodeMask};
@@ -22,7 +22,12 @@ use crate::token::{LockToken, TokenBytes};
 impl Locks {
     /// A lease that is looked after begins: writes its claim, if it is a leader's.
     #[cold]
-    pub(super) fn claim(&mut self, slot_index: SlotIndex, keep_index: KeepIndex, now: Now) {
+    pub(in crate::engine) fn claim(
+        &mut self,
+        slot_index: SlotIndex,
+        keep_index: KeepIndex,
+        now: Now,
+    ) {
         if !self.keeps.at(keep_index).is_announced {
             return;
         }
@@ -40,7 +45,7 @@ impl Locks {
 
     /// A node has just said that it holds the token of the lease: writes its claim there, if it has
     /// one. Where its term is over another client may lead, whose claim stands there.
-    pub(super) fn write_claim(&mut self, id: NodeId, slot_index: SlotIndex, now: Now) {
+    pub(in crate::engine) fn write_claim(&mut self, id: NodeId, slot_index: SlotIndex, now: Now) {
         let Some(keep_index) = self.keep_of(slot_index) else { return };
         let Some(claim) = &mut self.keeps.at_mut(keep_index).claim else { return };
         let slot = self.slots.at(slot_index);
@@ -57,7 +62,7 @@ impl Locks {
     }
 
     /// Takes the claim of a lease that is about to be released.
-    pub(super) fn take_claim(&mut self, slot_index: SlotIndex) -> Option<Claimed> {
+    pub(in crate::engine) fn take_claim(&mut self, slot_index: SlotIndex) -> Option<Claimed> {
         let keep_index = self.keep_of(slot_index)?;
         self.keeps.at_mut(keep_index).claim.take().filter(|_| rules::ends_claim(true))
     }
@@ -65,7 +70,12 @@ impl Locks {
     /// The lease was released: deletes its claim where it stands. A node that cannot be reached drops
     /// it after its TTL.
     #[cold]
-    pub(super) fn delete_claim(&mut self, claim: &Claimed, slot_index: SlotIndex, now: Now) {
+    pub(in crate::engine) fn delete_claim(
+        &mut self,
+        claim: &Claimed,
+        slot_index: SlotIndex,
+        now: Now,
+    ) {
         let key = claim_key(&self.slots.at(slot_index).key);
         for id in claim.nodes {
             let Some(step) = self.nodes.release_step(id) else { continue };

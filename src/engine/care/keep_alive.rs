@@ -5,10 +5,10 @@
 //! - The engine's own extensions obey all rules of a caller's: one at a time, never after the
 //!   deadline, never behind a release, and only a quorum moves the deadline on.
 
-use super::core::Locks;
-use super::happening::Happening;
-use super::op::OpKind;
 use crate::engine::event::LostCause;
+use crate::engine::happenings::Happening;
+use crate::engine::locks::core::Locks;
+use crate::engine::locks::op::OpKind;
 use crate::node::Now;
 use crate::rules;
 use crate::slab::{KeepIndex, OpIndex, SlotIndex};

@@ -6,53 +6,53 @@
 //! - The engine itself never reads them: with and without them the same bytes go out.
 //! - No series names a key, a token or text from a server.
 
-use super::event::LostCause;
-use super::locks::op::Verdict;
 use super::ways::{LeaseCounts, Way};
 use crate::count::{CallCounts, CallEnd, Times};
+use crate::engine::event::LostCause;
+use crate::engine::locks::op::Verdict;
 use crate::error::{UnlockError, Unlocked};
 use crate::slab::{Index as _, SlotIndex};
 use crate::time::Instant;
 
 /// The counts of an engine; those of a node are kept with the node.
 #[derive(Debug, Default)]
-pub(super) struct Counts {
-    pub(super) attempts: Ends,
+pub(in crate::engine) struct Counts {
+    pub(in crate::engine) attempts: Ends,
     /// Extensions that callers began, and the engine's own.
-    pub(super) extensions: Ends,
-    pub(super) keeps: Ends,
-    pub(super) released: u64,
-    pub(super) not_held: u64,
-    pub(super) unknown: u64,
-    pub(super) unreported: u64,
-    pub(super) lost_expired: u64,
-    pub(super) lost_gone: u64,
-    pub(super) wakes_sent: u64,
-    pub(super) wakes_received: u64,
-    pub(super) transfers_sent: u64,
-    pub(super) transfers_received: u64,
-    pub(super) leases: LeaseCounts,
+    pub(in crate::engine) extensions: Ends,
+    pub(in crate::engine) keeps: Ends,
+    pub(in crate::engine) released: u64,
+    pub(in crate::engine) not_held: u64,
+    pub(in crate::engine) unknown: u64,
+    pub(in crate::engine) unreported: u64,
+    pub(in crate::engine) lost_expired: u64,
+    pub(in crate::engine) lost_gone: u64,
+    pub(in crate::engine) wakes_sent: u64,
+    pub(in crate::engine) wakes_received: u64,
+    pub(in crate::engine) transfers_sent: u64,
+    pub(in crate::engine) transfers_received: u64,
+    pub(in crate::engine) leases: LeaseCounts,
     /// Fenced attempts that needed a second round.
-    pub(super) second_rounds: u64,
+    pub(in crate::engine) second_rounds: u64,
     /// From the first byte of the winning attempt to its hand-over.
-    pub(super) attempt_times: Times,
-    pub(super) calls: CallCounts,
+    pub(in crate::engine) attempt_times: Times,
+    pub(in crate::engine) calls: CallCounts,
     /// When each lease was handed over, by the place of its slot.
     handed_over: Vec<Instant>,
 }
 
 /// How attempts or extensions ended.
 #[derive(Debug, Default)]
-pub(super) struct Ends {
-    pub(super) won: u64,
-    pub(super) taken: u64,
-    pub(super) no_quorum: u64,
-    pub(super) expired: u64,
-    pub(super) cancelled: u64,
+pub(in crate::engine) struct Ends {
+    pub(in crate::engine) won: u64,
+    pub(in crate::engine) taken: u64,
+    pub(in crate::engine) no_quorum: u64,
+    pub(in crate::engine) expired: u64,
+    pub(in crate::engine) cancelled: u64,
 }
 
 impl Ends {
-    pub(super) const fn ended(&mut self, outcome: Verdict) {
+    pub(in crate::engine) const fn ended(&mut self, outcome: Verdict) {
         match outcome {
             Verdict::Won => self.won += 1,
             Verdict::Taken | Verdict::Lost => self.taken += 1,
@@ -67,13 +67,13 @@ impl Ends {
 impl Counts {
     /// A call ends that began then, with or without a lease.
     #[inline]
-    pub(super) fn call_ended(&mut self, end: CallEnd, began: Instant, now: Instant) {
+    pub(in crate::engine) fn call_ended(&mut self, end: CallEnd, began: Instant, now: Instant) {
         self.calls.ended(end, now.nanos_since(began));
     }
 
     /// A call was won, by an attempt that began then.
     #[inline(always)]
-    pub(super) fn won(&mut self, way: Way, attempt_began: Instant, now: Instant) {
+    pub(in crate::engine) fn won(&mut self, way: Way, attempt_began: Instant, now: Instant) {
         self.leases.up(way);
         self.attempts.won += 1;
         self.attempt_times.note(attempt_began, now);
@@ -81,7 +81,7 @@ impl Counts {
 
     /// A lease is handed over.
     #[inline]
-    pub(super) fn hold_begins(&mut self, slot: SlotIndex, now: Instant) {
+    pub(in crate::engine) fn hold_begins(&mut self, slot: SlotIndex, now: Instant) {
         let place = slot.place();
         if place >= self.handed_over.len() {
             self.handed_over.resize(place + 1, now);
@@ -92,20 +92,20 @@ impl Counts {
     }
 
     /// When the lease of that slot was handed over.
-    pub(super) fn hold_began(&self, slot: SlotIndex) -> Option<Instant> {
+    pub(in crate::engine) fn hold_began(&self, slot: SlotIndex) -> Option<Instant> {
         self.handed_over.get(slot.place()).copied()
     }
 
     /// A lease is unlocked or dropped.
     #[inline]
-    pub(super) fn hold_ends(&mut self, slot: SlotIndex, now: Instant) {
+    pub(in crate::engine) fn hold_ends(&mut self, slot: SlotIndex, now: Instant) {
         if let Some(&began) = self.handed_over.get(slot.place()) {
             self.calls.held(now.nanos_since(began));
         }
     }
 
     /// A release was reported.
-    pub(super) const fn released(&mut self, result: Result<Unlocked, UnlockError>) {
+    pub(in crate::engine) const fn released(&mut self, result: Result<Unlocked, UnlockError>) {
         match result {
             Ok(Unlocked::Released) => self.released += 1,
             Ok(Unlocked::Unknown) => self.unknown += 1,
@@ -115,7 +115,7 @@ impl Counts {
     }
 
     /// A lease in the engine's care was lost.
-    pub(super) const fn lost(&mut self, cause: LostCause) {
+    pub(in crate::engine) const fn lost(&mut self, cause: LostCause) {
         match cause {
             LostCause::Expired => self.lost_expired += 1,
             LostCause::Gone => self.lost_gone += 1,

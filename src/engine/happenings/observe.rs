@@ -10,14 +10,14 @@
 //! - Without its feature each of the three compiles to nothing; without a subscriber at its level a
 //!   line of the log costs one check, and nothing is computed for it.
 
-use super::core::Locks;
-use super::happening::Happening;
+use super::Happening;
 #[cfg(feature = "metrics")]
-use super::op::Called;
+use super::ways::Way;
 #[cfg(feature = "metrics")]
 use crate::count::CallEnd;
+use crate::engine::locks::core::Locks;
 #[cfg(feature = "metrics")]
-use crate::engine::ways::Way;
+use crate::engine::locks::op::Called;
 #[cfg(feature = "metrics")]
 use crate::error::Cause;
 use crate::witness::{Sight, saw};

@@ -6,12 +6,12 @@
 
 use tracing::{Level, Span, event, span};
 
-use super::core::Locks;
-use super::happening::Happening;
-use super::op::{OpKind, Verdict};
-use super::steps::TokenState;
-use super::view::NodeState;
+use super::Happening;
 use crate::engine::event::LostCause;
+use crate::engine::locks::core::Locks;
+use crate::engine::locks::op::{OpKind, Verdict};
+use crate::engine::locks::steps::TokenState;
+use crate::engine::locks::view::NodeState;
 use crate::error::{Cause, Unlocked, Vote};
 use crate::node::Now;
 use crate::quorum::NodeId;
@@ -80,7 +80,7 @@ impl Locks {
     /// Writes the line, or begins or ends the span, that stands for what happened.
     #[cold]
     #[expect(clippy::too_many_lines, reason = "a table with an arm for each")]
-    pub(super) fn log(&mut self, what: &Happening<'_>) {
+    pub(in crate::engine) fn log(&mut self, what: &Happening<'_>) {
         match *what {
             Happening::Call { op, slot, ttl_ms, .. } => {
                 let key = self.key_text(slot);

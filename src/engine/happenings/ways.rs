@@ -2,7 +2,7 @@
 
 /// The way in which a call gets its lease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Way {
+pub(in crate::engine) enum Way {
     #[default]
     First,
     Transfer,
@@ -25,7 +25,7 @@ pub struct LeaseCounts {
 }
 
 impl LeaseCounts {
-    pub(super) const fn up(&mut self, way: Way) {
+    pub(in crate::engine) const fn up(&mut self, way: Way) {
         match way {
             Way::First => self.first += 1,
             Way::Transfer => self.transfer += 1,

@@ -1,8 +1,22 @@
-//! [`Happening`]: what those who watch may hear of.
+//! Everything that observers are told: a [`Happening`], and the log, the counts and the notices that it
+//! becomes. Nothing in this folder decides anything.
 
-use super::op::Verdict;
-use super::slot::LeaseId;
+#[cfg(feature = "metrics")]
+pub(super) mod counts;
+#[cfg(feature = "tracing")]
+mod log;
+pub(crate) mod notice;
+mod observe;
+#[cfg(feature = "metrics")]
+pub(super) mod series;
+#[cfg(feature = "tracing")]
+pub(super) mod spans;
+#[cfg(feature = "metrics")]
+pub(super) mod ways;
+
 use crate::engine::event::LostCause;
+use crate::engine::locks::op::Verdict;
+use crate::engine::locks::slot::LeaseId;
 use crate::error::{Cause, LockError, UnlockError, Unlocked, Vote};
 use crate::node::Now;
 use crate::quorum::NodeId;
@@ -89,7 +103,7 @@ pub(in crate::engine) enum Happening<'a> {
 impl Happening<'_> {
     /// The level of its line in the log, or the most severe that it may have.
     #[inline(always)]
-    pub(super) const fn level(&self) -> tracing::Level {
+    pub(in crate::engine) const fn level(&self) -> tracing::Level {
         let is_warning = matches!(
             self,
             Self::Lost { .. }

@@ -1,10 +1,10 @@
 //! The counts as series, for an exporter.
 
-use super::core::Locks;
-use super::op::OpKind;
-use super::steps::TokenState;
+use super::counts::Ends;
 use crate::count::{CallCounts, Oldest};
-use crate::engine::counts::Ends;
+use crate::engine::locks::core::Locks;
+use crate::engine::locks::op::OpKind;
+use crate::engine::locks::steps::TokenState;
 use crate::histogram::Histogram;
 use crate::quorum::NodeId;
 use crate::slab::KeepIndex;
@@ -128,7 +128,7 @@ impl Locks {
                 oldest.note_call(op.called.at);
             }
         }
-        for (index, slot) in self.slots.slots.iter() {
+        for (index, slot) in self.slots.iter() {
             if slot.state() == TokenState::Held && !is_announced(self.keep_of(index)) {
                 self.counts.hold_began(index).into_iter().for_each(|at| oldest.note_hold(at));
             }
