@@ -1,10 +1,10 @@
-//! Locks that are handed over: to whom, and whether it came.
+//! Locks that are handed over: the receiver, and whether the lock reached it.
 //!
 //! # Invariants
 //!
-//! - Where fewer than a quorum of nodes can still tell the waiter, it is woken instead: it gives up
-//!   what it was told of, and makes an attempt behind that.
-//! - The list goes with every node's message: who has a quorum of them has it too.
+//! - If fewer than a quorum of nodes can still tell the waiter, the client wakes it instead. The waiter
+//!   then gives up the votes that came, and makes an attempt behind them.
+//! - Each node's message carries the list: a waiter with a quorum of messages has it too.
 
 use std::time::Duration;
 
@@ -19,8 +19,8 @@ use crate::rules;
 use crate::slab::SlotIndex;
 use crate::witness::{Sight, saw};
 
-/// A waiter that was silent for longer is woken instead: one that is frozen and is given a lock
-/// costs the others its TTL.
+/// A client wakes a waiter that was silent for longer, instead of handing the lock over to it: a frozen
+/// waiter that is given a lock costs the others its TTL.
 const SILENT_MAX: Duration = Duration::from_millis(500);
 
 /// A waiter that was silent for this part of its TTL would have too little of it left.
@@ -36,12 +36,12 @@ pub(in crate::engine) struct NextHolder {
     pub(in crate::engine) mark_at: usize,
 }
 
-/// What a lock can be handed over by, and to whom.
+/// The means to hand a lock over, and its receiver.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::engine) struct Terms {
     /// The nodes that can do it.
     pub(in crate::engine) able: NodeMask,
-    /// How many transfers there may be in a row: clients of other kinds get their turn then.
+    /// How many transfers may follow each other: then clients of other kinds get their turn.
     pub(in crate::engine) in_row: u8,
     pub(in crate::engine) ttl_max_ms: u32,
 }
@@ -77,8 +77,8 @@ pub(super) struct Handover {
 }
 
 impl Waiting {
-    /// Who gets the lock of a slot that is about to be released; `None` if the first of its waiters
-    /// is to be woken instead. Writes the message for it into `text`.
+    /// The waiter that gets the lock of a slot which is about to be released; `None` if the client is to
+    /// wake the first waiter instead. Writes the message for the waiter into `text`.
     pub(in crate::engine) fn next_holder(
         &mut self,
         slot: SlotIndex,
@@ -143,7 +143,7 @@ impl Waiting {
     ) {
         let Some(handover) = self.handovers.get_mut(slot) else { return };
         handover.open.remove(node);
-        // Whoever is not told there may hear messages all the same.
+        // A waiter that this node did not tell may still receive messages.
         if is_told {
             handover.told.insert(node);
         }

@@ -1,5 +1,5 @@
-//! Calls that wait for a key, in the order of their turns: who has surely waited longer is first, by
-//! whatever way each client has heard of it.
+//! Calls that wait for a key, in the order of their turns: the call that has surely waited longer is
+//! first, however each client heard of it.
 
 use smallvec::SmallVec;
 
@@ -89,7 +89,7 @@ impl List {
             }
             return;
         }
-        // Where it is not sure who came first the order stays in which they were heard of.
+        // If it is uncertain which call came first, the order in which the client heard of them stays.
         let is_behind = |other: &Entry| !rules::is_before(entry.since < other.not_before);
         let place = self.0.iter().rposition(is_behind).map_or(0, |last| last.saturating_add(1));
         self.0.insert(place, entry);
@@ -150,7 +150,7 @@ impl List {
 #[derive(Debug, Default)]
 pub(super) struct Carried {
     list: List,
-    /// Those that an announcement under way names.
+    /// The waiters that an announcement under way names.
     named: List,
 }
 

@@ -42,7 +42,7 @@ pub(in crate::engine) struct Listed {
     pub(in crate::engine) id: WaiterId,
     /// How long it still waits, in milliseconds.
     pub(in crate::engine) wait_ms: u32,
-    /// How long it has waited, in microseconds: who has waited longest has its turn first.
+    /// How long it has waited, in microseconds: the call that has waited longest has its turn first.
     pub(in crate::engine) waited_us: u32,
     /// How long ago it was last heard of, in milliseconds, rounded up.
     pub(in crate::engine) age_ms: u16,

@@ -58,8 +58,8 @@ use state::WaitState;
 use waiter::Waiter;
 use wakes::{Wake, Wakes};
 
-/// How often a message is passed on, so that a client that missed some turns finds the holder. A
-/// hop is one command; an attempt in vain is more than 2N.
+/// How often clients forward a message, so that a client that missed some turns finds the holder. A
+/// hop costs one command; an attempt in vain costs more than 2N.
 const HOPS_MAX: u8 = 8;
 
 /// The calls that wait for the lock of a slot.
@@ -226,7 +226,7 @@ impl Waiting {
         self.step(op, Input::Denied(nodes), view);
     }
 
-    /// The call's first attempt is under way: with it the call introduces itself to who has the lock.
+    /// The call's first attempt is under way. The call introduces itself to the holder with it.
     pub(super) fn introduce(&mut self, op: OpIndex, call: WaitCall, view: &mut View<'_>) {
         self.open(op, NodeMask::EMPTY, call, view.now);
         self.step(op, Input::Begun, view);
@@ -239,8 +239,8 @@ impl Waiting {
         }
     }
 
-    /// If this client woke another for the key a moment ago, a new call goes to the end of that
-    /// queue instead of racing. Returns whether it does.
+    /// A new call joins the end of the queue, instead of racing, if this client woke another for the
+    /// key a moment ago. Returns whether it joins.
     pub(super) fn queue_behind(
         &mut self,
         op: OpIndex,
@@ -259,7 +259,7 @@ impl Waiting {
         true
     }
 
-    /// An attempt failed that other clients have taken for a lock: they now wait behind its call.
+    /// An attempt failed which other clients took for a lock: they now wait behind its call.
     pub(super) fn carry(&mut self, op: OpIndex, slot: SlotIndex, call: WaitCall, now: Instant) {
         let Some(queue) = self.queues.remove(slot) else { return };
         self.open(op, NodeMask::EMPTY, call, now);
@@ -275,8 +275,8 @@ impl Waiting {
         }
     }
 
-    /// The call won its lock in this slot, or ended without one. Its waiters are passed on, and a
-    /// holder that was told of the call hears that it has given up.
+    /// The call won its lock in this slot, or ended without one. The client passes its waiters on, and
+    /// tells the holder that knew of the call that it has given up.
     pub(super) fn ended(&mut self, op: OpIndex, won: Option<SlotIndex>, view: &mut View<'_>) {
         let Some(waiter) = self.waiters.remove(op) else { return };
         let told = waiter.told();
@@ -295,15 +295,15 @@ impl Waiting {
         self.wake_first(true, key, list, 0, view);
     }
 
-    /// A call won the lock that did not wait for it.
+    /// A call won the lock without waiting for it.
     pub(super) fn won_at_once(&mut self, key: &[u8]) {
         self.wakes.forget(hash(key));
     }
 
     // ---- inputs: the lists of locks ----
 
-    /// The lock of a slot is released. Unless it was handed over to the first of its waiters, that
-    /// one is woken, behind the release.
+    /// The lock of a slot is released. The client wakes the first of its waiters behind the release,
+    /// unless it handed the lock over to that waiter.
     pub(super) fn released(&mut self, slot: SlotIndex, release: Released, view: &mut View<'_>) {
         let Some(mut queue) = self.queues.remove(slot) else { return };
         let Released { key, fence, scripts } = release;
@@ -325,7 +325,7 @@ impl Waiting {
 
     // ---- inputs: what nodes answer and tell ----
 
-    /// A wake was written: late announcements are passed on to the call that it wakes.
+    /// A wake was written: the client forwards late announcements to the call that it wakes.
     pub(super) fn wake_written(&mut self, index: WakeIndex, node: NodeId, now: Instant) {
         let until = now + self.node_timeout * 2;
         self.wakes.note_sent(index, node, until);
@@ -392,8 +392,8 @@ impl Waiting {
         }
     }
 
-    /// A node has handed a lock over to a call, at least in part: those who wait for the lock now
-    /// wait behind that call. `row`: a quorum has, after so many transfers in a row.
+    /// A node has handed a lock over to a call, at least in part: the waiters of the lock now wait
+    /// behind that call. `row`: a quorum has, after so many transfers in a row.
     pub(super) fn transferred(
         &mut self,
         (op, node): (OpIndex, NodeId),
@@ -419,7 +419,8 @@ impl Waiting {
         self.begin_queue(slot, message.key, list, message.hops);
     }
 
-    /// A lock was handed over that nobody here takes: the next in its list is woken.
+    /// A lock was handed over, but no call of this client takes it: the client wakes the next waiter in
+    /// its list.
     pub(super) fn unwanted(&mut self, node: NodeId, message: &Message<'_>, view: &mut View<'_>) {
         let list = rules::list_of_unwanted(entries(message, node, false, view));
         self.wakes.forget(hash(message.key));
@@ -468,20 +469,20 @@ impl Waiting {
         view: &mut View<'_>,
     ) {
         let mut all = entries(message, node, true, view);
-        // This client knows which of its own calls are over. The word of such a call comes back to it where
-        // the call saw its own token at a node.
+        // This client knows which of its own calls are over. A message of such a call returns to this
+        // client if the call saw its own token at a node.
         let is_waiting = |id| !self.is_own(&id) || self.call_of(id, message.key).is_some();
         all.retain(|entry| is_waiting(entry.id));
         if all.is_empty() {
             return;
         }
-        // The lock is on its way to a call of this client. That call itself keeps the calls behind it.
+        // The lock is on its way to a call of this client, which itself keeps the calls behind it.
         if let Some(op) = meant.receiver {
             let is_its_own = self.call_of(message.sender.id, message.key) == Some(op);
             all.retain(|entry| !(is_its_own && entry.id == message.sender.id));
             return self.follow(op, message, all, view);
         }
-        // Who is told by its own name waits, whatever it has released before.
+        // The message names a waiting call: deliver it there, even if this client just released the key.
         if let Some(op) = self.call_meant(message) {
             return self.follow(op, message, all, view);
         }
@@ -507,9 +508,9 @@ impl Waiting {
                 let list = all.listed(view.now);
                 return self.tell(node, header, first.listed(view.now), &last, list, message.key);
             }
-            // It was released for the sender, which tried before the release was on all nodes.
+            // The key was released for the sender, which tried before all nodes had the release.
             Some(_) => {}
-            // It is for a call that had its turn, or gave up: nobody else has the turn now.
+            // The message is for a call that had its turn, or gave up: no other call has the turn now.
             None if self.was_call(&message.token) => {
                 return self.give_turn(node, message.key, all, view);
             }
@@ -519,7 +520,7 @@ impl Waiting {
                 }
             }
         }
-        // Nobody else was given the turn by the release that came before the announcement.
+        // The release came before the announcement and gave the turn to no other call.
         let is_turn = meant.is_released && successor.is_none();
         self.wake_first(is_turn, Key::from_slice(message.key), all, 0, view);
     }
@@ -530,12 +531,12 @@ impl Waiting {
         self.is_own(&id) && *token == token_of(id)
     }
 
-    /// Those of a message wait behind this call.
+    /// The waiters that a message lists wait behind this call.
     fn follow(&mut self, op: OpIndex, message: &Message<'_>, all: List, view: &mut View<'_>) {
         if let Some(waiter) = self.waiters.get_mut(op) {
             waiter.carried.add_all(all);
         }
-        // Who was passed on waits for those before the call too.
+        // A forwarded waiter may also wait for earlier calls, so no ring can be inferred.
         if message.hops == 0 {
             self.step(op, Input::Follower(ClientId::of(&message.sender.id)), view);
         }

@@ -66,7 +66,7 @@ pub(in crate::engine) struct View<'a> {
 pub(in crate::engine) struct Meant {
     /// Its slot, if this client has it or is about to.
     pub(in crate::engine) slot: Option<SlotIndex>,
-    /// It was this client's, which has released it.
+    /// This client held it and has released it.
     pub(in crate::engine) is_released: bool,
     /// The call of this client to which it is being handed over.
     pub(in crate::engine) receiver: Option<OpIndex>,
@@ -149,14 +149,14 @@ pub(in crate::engine) enum Action {
     Timer { op: OpIndex, at: Instant },
     /// The same: the call is still until then, unless it is woken.
     Listen { op: OpIndex, at: Instant },
-    /// Ask who holds the key.
+    /// Ask for the holder's token.
     Poll { op: OpIndex, node: NodeId, phase: Phase },
-    /// Publish that the call waits, with what it offers, and await the answer.
+    /// Publish that the call waits, with its offer, and await the answer.
     Announce { op: OpIndex, node: NodeId, phase: Phase, text: Text },
-    /// Ask who holds the key and for how long, and have the node publish to that client that the call
-    /// waits, with what it offers.
+    /// Ask for the holder and the key's TTL, and have the node tell the holder that the call waits, with
+    /// its offer.
     Introduce { op: OpIndex, node: NodeId, phase: Phase, text: Text },
-    /// Nobody was told of the call: what it offers need not be remembered.
+    /// No client was told of the call: its offer need not be remembered.
     Withdraw { op: OpIndex },
     /// Publish a wake, whose answer is awaited.
     Wake { wake: WakeIndex, node: NodeId, text: Text },

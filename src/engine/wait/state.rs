@@ -79,11 +79,11 @@ pub(super) enum WaitState {
 /// What a call has asked about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Question {
-    /// A node: who holds the key, and for how long; the node tells the holder of the call.
+    /// A node, for the holder and the key's TTL; the node tells the holder of the call.
     Introduction,
     /// The call that has its turn first, with this many before that call.
     Place { ahead: u32 },
-    /// A node: who holds the key now.
+    /// A node, for the holder's token.
     Poll,
 }
 

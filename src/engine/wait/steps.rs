@@ -3,8 +3,8 @@
 //! # The table
 //!
 //! *Asks the next* means: a script at the first node that denied the attempt, and was not asked in
-//! vain, says who holds the key and for how long, and tells that client of the call, which is
-//! *introduced* so. Where no such node is left the call is *unheard*: it is still, and polls one node
+//! vain, names the holder and the key's TTL, and tells the holder of the call. The call is then
+//! *introduced*. Where no such node is left the call is *unheard*: it is still, and polls one node
 //! after the other.
 //! An attempt *at one node* asks the others when that node has granted; the third in a row, or a
 //! later one, comes after a pause.
@@ -13,7 +13,7 @@
 //! |---|---|---|---|
 //! | trying | begun | trying | the call is introduced while its first attempt is under way |
 //! | any | denied | asking: introduction | asks the next |
-//! | | denied, and the lock seems to be given away | asking: poll | nobody is told again before a node has said who holds the key |
+//! | | denied, and the lock seems to be given away | asking: poll | no client is told again before a node has named the holder |
 //! | trying, introduced | denied | asking: introduction | awaits the answer |
 //! | | denied, and the holder was told | still | as after the answer |
 //! | any | failed | failed | nothing: the call's plan says when the next attempt is |
@@ -39,7 +39,7 @@
 //! | pausing | due | trying | the postponed attempt |
 //! | still | due, and the key's TTL has ended | trying | an attempt at the node that was asked last |
 //! | | due, and the holder was told of an offer a while ago | asking: introduction | asks the next |
-//! | | due otherwise | asking: poll | asks who holds the key: the node of its holder, or the next node |
+//! | | due otherwise | asking: poll | asks for the holder's token: at the node of its holder, or at the next node |
 
 use super::list::List;
 use super::message::RawToken;
@@ -92,7 +92,7 @@ impl Waiter {
             (S::Asking(Q::Introduction | Q::Poll), I::Unwritten | I::Unanswered | I::Due) => {
                 self.asked_in_vain(scene)
             }
-            // Of a hand-over no more has come: the engine gives up what did, before the attempt.
+            // No more nodes handed the lock over: the engine gives up the votes that came, then tries.
             (S::Asking(Q::Place { .. }), I::Unwritten | I::Unanswered | I::Due)
             | (S::Receiving, I::Due) => self.try_at(None, scene),
             (S::Pausing, I::Due) => self.begin(self.node, scene),
@@ -142,7 +142,7 @@ impl Waiter {
                 let was_listed = self.holder.is_listed;
                 self.introduced((holder, remaining, is_heard), scene);
                 match holder {
-                    // A lock that goes on changing hands is not chased: it may move as fast as messages.
+                    // Do not chase the holder: a fast lock outruns our messages.
                     Some(_) if is_heard && was_listed => {
                         self.is_doubtful = false;
                         self.listen_on(scene)
@@ -233,7 +233,7 @@ impl Waiter {
         self.is_doubtful = false;
         self.tries = self.tries.saturating_add(1);
         match early {
-            // Or the call was told of by a name, or its turns came before any answer: a node knows.
+            // Or a message named the call, or its turns came before any answer: a node knows the holder.
             Early::None if self.is_given_away(self.holder.token) => {
                 match self.next_denier(scene.view.reach) {
                     Some(node) => self.poll(node, scene),
@@ -252,7 +252,7 @@ impl Waiter {
         }
     }
 
-    /// The first attempt is under way, and the call introduces itself to who has the lock.
+    /// The first attempt is under way, and the call introduces itself to the holder.
     fn begun(&mut self, scene: &mut Scene<'_, '_>) -> WaitState {
         let reach = scene.view.reach;
         if let Some(node) = reach.first_of(reach.scripts, self.call.key.as_slice()) {

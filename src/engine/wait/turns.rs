@@ -1,4 +1,4 @@
-//! The calls of this client that wait, and to whom the turn goes.
+//! The calls of this client that wait, and which call gets the turn.
 
 use super::list::List;
 use super::message::{Listed, MessageKind, WaiterId, token_of_wake, waiter_id};
@@ -44,8 +44,8 @@ impl Waiting {
         ClientId::of(id) == self.client_id
     }
 
-    /// The turn came to a call that is over: it goes to who has waited longest, calls of this client
-    /// among them.
+    /// The turn came to a call that is over: it goes to the call that has waited longest, of this client
+    /// or of another.
     pub(super) fn give_turn(
         &mut self,
         node: NodeId,

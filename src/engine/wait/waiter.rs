@@ -1,4 +1,4 @@
-//! A call that waits for its lock: what it knows, and what it does. It asks nodes, tells a client that it
+//! A call that waits for its lock: its state, and its actions. It asks nodes, tells a client that it
 //! waits, listens, and tries.
 
 use std::time::Duration;
@@ -49,14 +49,14 @@ pub(super) struct Waiter {
     pub(super) holder: KnownHolder,
     /// The calls behind this one.
     pub(super) carried: Carried,
-    /// Who was last told of the call, when, and whether of an offer too.
+    /// The client that was last told of the call, when, and whether of an offer too.
     pub(super) told: Option<RawToken>,
     pub(super) told_at: Instant,
     pub(super) has_offer: bool,
     pub(super) early: Early,
-    /// Who was told may have had no lock, but an attempt that failed as the call's own did.
+    /// The client that was told may itself have lost its attempt.
     pub(super) is_doubtful: bool,
-    /// Who was told of a call of its own while an introduction was under way.
+    /// The client that heard of the call by its own name while an introduction was under way.
     pub(super) follower: Option<ClientId>,
     /// How many transfers in a row brought the lock that the call has won.
     pub(super) row: u8,
@@ -134,7 +134,7 @@ impl Waiter {
 
     // ---- what it does ----
 
-    /// Asks the node who holds the key, and has it tell that client.
+    /// Asks the node for the holder's token, and has the node tell that client of the call.
     pub(super) fn introduce(&mut self, node: NodeId, scene: &mut Scene<'_, '_>) {
         let phase = self.next_question(node, scene);
         // A turn may come before the answer that names the holder.
@@ -143,7 +143,7 @@ impl Waiter {
         scene.actions.push(Action::Introduce { op: self.op, node, phase, text });
     }
 
-    /// The node says who holds the key, for how long, and whether it has told that client.
+    /// The node names the holder and the key's remaining TTL, and says whether it told the holder.
     pub(super) fn introduced(
         &mut self,
         (holder, remaining, is_heard): (Option<RawToken>, Option<u32>, bool),
@@ -157,7 +157,7 @@ impl Waiter {
         self.note_heard(is_heard);
     }
 
-    /// Asks the node who holds the key now.
+    /// Asks the node for the holder's token.
     pub(super) fn poll(&mut self, node: NodeId, scene: &mut Scene<'_, '_>) -> WaitState {
         let phase = self.next_question(node, scene);
         scene.actions.push(Action::Poll { op: self.op, node, phase });
@@ -175,7 +175,7 @@ impl Waiter {
     /// Waits behind a call that has its turn first.
     pub(super) fn queue(&mut self, last: Successor, scene: &mut Scene<'_, '_>) -> WaitState {
         let token = token_of(last.last());
-        // That call also hears if this one gives up.
+        // That call also hears if this call gives up.
         self.holder.token = Some(token);
         // As if it had come to the first, and been passed on.
         let hops = u8::from(!last.behind.is_empty());
@@ -205,7 +205,7 @@ impl Waiter {
         let sender = Listed { id: self.id, wait_ms, waited_us, age_ms: 0, offer: None };
         let key = self.call.key.as_slice();
         if self.holder.is_listed {
-            // Those behind the call stay with it: the lock may be on its way to it already.
+            // The waiters behind the call stay with it: the lock may be on its way already.
             let nobody = std::iter::empty();
             return scene.actions.write((MessageKind::Announce, hops), sender, to, nobody, key);
         }
@@ -236,18 +236,18 @@ impl Waiter {
     pub(super) fn note_holder(&mut self, holder: Option<RawToken>) {
         let before = std::mem::replace(&mut self.holder.token, holder);
         self.holder.gone = 0;
-        // Nodes that hold different leftover tokens look like a lock that keeps changing hands: the
-        // call believes that only a few times.
+        // Nodes with different leftover tokens look like a lock that keeps changing hands. The call
+        // believes that a few times only.
         if holder != before && self.holder.changes < CHANGES_MAX {
             self.holder.changes += 1;
             self.asked = NodeMask::EMPTY;
         }
     }
 
-    /// The call has its turn. Only progress sets the count of its tries back: if the holder that was
-    /// told is another than at earlier turns.
+    /// The call has its turn. The count of its tries restarts on progress only: when the holder differs
+    /// from the holders at earlier turns.
     pub(super) fn note_turn(&mut self) {
-        // A word for a call of its own client comes before the answer that names the holder.
+        // A message from a call of the same client comes before the answer that names the holder.
         let told = self.told;
         if let Some((_, turns)) = self.turned.iter_mut().find(|(token, _)| *token == told) {
             *turns = turns.saturating_add(1);
@@ -260,8 +260,8 @@ impl Waiter {
         self.turned.push((told, 1));
     }
 
-    /// Whether the client that drew the token has let go of it, though nodes have it still: the lock
-    /// was given away. That client can say no more, and need not be told again.
+    /// Whether the client that drew the token gave the lock away, though nodes still have the token. That
+    /// client knows no more of it, and need not be told again.
     pub(super) fn is_given_away(&self, token: Option<RawToken>) -> bool {
         let turned = self.turned.iter().find(|(told, _)| *told == token);
         rules::is_given_away(turned.is_some_and(|(_, turns)| *turns >= TURNS_IN_VAIN))
@@ -314,8 +314,7 @@ impl Waiter {
         if self.tries >= TRIES_IN_ROW {
             let far = scene.view.round_trip / PAUSE_PARTS;
             if far > PAUSE {
-                // Beside a holder that takes the lock again and again, who asks one node before the
-                // others comes too late each time.
+                // A call that asks one node first always loses to a holder that reacquires at once.
                 self.node = None;
             }
             let pause = PAUSE.max(far).mul_f64(1.0 + 4.0 * share);

@@ -54,13 +54,13 @@ pub(in crate::engine) struct Successor {
     pub(super) is_turn: bool,
     /// The lock was handed over to it, rather than released for it.
     pub(super) is_handed: bool,
-    /// Those who wait behind it, in the order of their turns.
+    /// The calls that wait behind it, in the order of their turns.
     pub(super) behind: SmallVec<[WaiterId; 4]>,
     until: Instant,
 }
 
 impl Successor {
-    /// Whom later calls are told to: the last of those who wait, which has its turn last.
+    /// The call to which later calls are announced: the last in the queue.
     pub(super) fn last(&self) -> WaiterId {
         self.behind.last().copied().unwrap_or(self.id)
     }
