@@ -5,7 +5,7 @@ use super::{Kind, Mutant, chosen};
 use crate::time::Instant;
 
 rules! { CLIENT:
-    /// A lease with a fence goes to no other holder, who needs a higher one.
+    /// A lease with a fence goes to no other holder: the next one needs a higher fence.
     fn needs_own_fence(is_fenced: bool) -> bool { is_fenced }
     /// A lease goes to the next holder in a process with the fence of the last.
     FenceHandedOn => ByClientTest { false }

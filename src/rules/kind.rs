@@ -28,9 +28,9 @@ pub enum Kind {
     Storm,
     /// An operation went on beyond its own deadline.
     Overdue,
-    /// A key was free while somebody waited for it.
+    /// A key was free while a call waited for it.
     LostWaiter,
-    /// Somebody overtook those who waited before.
+    /// A call overtook calls that had waited longer.
     Order,
     /// The loss of a lease was not told.
     LossNotTold,

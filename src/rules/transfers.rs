@@ -66,12 +66,12 @@ rules! { TRANSFERS:
     /// A lock that was taken over is released only where that was told.
     LateScriptNotReleased => ByTest { told }
 
-    /// A transfer carries all who wait behind the one that gets the lock.
+    /// A transfer carries all waiters behind the one that gets the lock.
     fn listed_from(second: usize, end: usize) -> usize { second }
-    /// A transfer carries nobody who waits behind.
+    /// A transfer carries no waiter behind the receiver.
     TransferWithoutList => Order { end }
 
-    /// Clients of other kinds, who see the key standing all the time, get their turn.
+    /// Clients of other kinds, which see the key standing all the time, get their turn.
     fn is_in_row(is_short: bool) -> bool { is_short }
     /// A lock is handed over without end.
     RowWithoutEnd => ByTest { true }

@@ -5,17 +5,17 @@ use super::{Kind, Mutant, chosen};
 use crate::time::Instant;
 
 rules! { WAITING:
-    /// A release wakes the first of those who wait.
+    /// A release wakes the first waiter.
     fn first_to_wake<T>(first: Option<T>) -> Option<T> { first }
     /// A release wakes nobody.
     NobodyWoken => LostWaiter { None }
 
-    /// A wake carries all who wait behind the one that is woken.
+    /// A wake carries all waiters behind the one that it wakes.
     fn carried_on<T: Default>(rest: T) -> T { rest }
-    /// Those who wait behind one that is woken are forgotten.
+    /// The waiters behind the one that is woken are forgotten.
     ListLost => Order { T::default() }
 
-    /// The call that a wake names tries at once; where it is over, who has waited longest.
+    /// The call that a wake names tries at once; if it is over, the call that has waited longest.
     fn is_heeded(is_wake: bool) -> bool { is_wake }
     /// A waiter that is woken does nothing.
     WakeIgnored => LostWaiter { false }
@@ -54,7 +54,7 @@ rules! { WAITING:
 
     /// A call that has just woken a waiter for the key queues behind it.
     fn queues_behind_woken(wakes: bool) -> bool { wakes }
-    /// Who has just woken a waiter races it for the key.
+    /// A call that has just woken a waiter races it for the key.
     ReleaserBarges => Order { false }
 
     /// A call that waits has a timer for its own end.
@@ -67,9 +67,9 @@ rules! { WAITING:
     /// The safety poll of a waiter comes two seconds late.
     PollLate => LostWaiter { planned.plus_millis(2_000) }
 
-    /// Who has surely waited longer has its turn first, by whatever way it was heard of.
+    /// The call that has surely waited longer has its turn first, however it was heard of.
     fn is_before(waited_longer: bool) -> bool { waited_longer }
-    /// Who is heard of first has its turn first.
+    /// The call that is heard of first has its turn first.
     ListsByArrival => Order { false }
 
     /// Of two that wait for each other, the one that finds out tries again.

@@ -8,8 +8,8 @@ use super::world::World;
 use crate::resp::{Decoder, Limits};
 use crate::rules::Kind;
 
-/// A waiting call asks who holds the lock ten times per second, and tells the holder four times that it is
-/// there still: both at one node.
+/// Per second, a waiting call asks one node ten times for the holder, and tells the holder four times
+/// that it still waits.
 const COMMANDS_MAX: usize = 24;
 
 /// What a look at a key takes.

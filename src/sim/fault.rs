@@ -1,4 +1,4 @@
-//! The scheduled faults: what is done to whom, and how it ends.
+//! The scheduled faults: their targets, and how each ends.
 //!
 //! # Contract
 //!

@@ -5,12 +5,12 @@
 //!
 //! - While somebody waits the key is free for less than [`FREE_MAX`], where a lost wake costs a
 //!   poll of 10 ms or 100 ms at least; for less than [`FREE_AFTER_RACE_MAX`] where messages are lost,
-//!   or those who wait have raced for it, for they may have told each other instead of the holder.
-//! - Nobody overtakes a call that began earlier by more than some latencies, unless messages are
-//!   lost. Excused are the calls that were there when a newcomer came upon the free key: it may win,
-//!   and mix their order. Who has just released is no newcomer. Excused are also those of whom one
-//!   gave up meanwhile, or just before: it wakes whom it knows of, who may have been listed elsewhere
-//!   since.
+//!   or waiters have raced for it: they may have told each other instead of the holder.
+//! - No call overtakes another that began earlier by more than some latencies, unless messages are
+//!   lost. The judge excuses the calls that waited when a newcomer found the key free: the newcomer may
+//!   win, and mix their order. A client that has just released the key is no newcomer. The judge also
+//!   excuses the waiters of a key when one of them gives up, or just has: it wakes the waiters on its
+//!   list, which may be on another list since.
 
 use super::clock::{Global, MS};
 use super::world::{Phase, World};
@@ -31,8 +31,8 @@ const OVERTAKEN_MAX: u64 = 2;
 /// The same where they have raced: a safety poll, or the poll of a call that no holder hears and that one
 /// node denied, and what follows.
 const FREE_AFTER_RACE_MAX: Global = 350 * MS;
-/// The same where a lock lingers: who was not heard sees a holder, and announces itself again after
-/// the poll that sees the same one.
+/// The same where a lock lingers: a waiter that no holder heard sees a holder, and announces itself
+/// again after the poll that sees the same holder.
 const LINGERS_AFTER_RACE_MAX: Global = 600 * MS;
 
 /// A call that waits.
@@ -43,7 +43,7 @@ struct SimCall {
     key: usize,
     began: Global,
     is_excused: bool,
-    /// Another gave up meanwhile: its place may be given to whom it knew of.
+    /// Another waiter gave up meanwhile: its place may go to a waiter on its list.
     may_be_overtaken: bool,
 }
 
@@ -53,11 +53,11 @@ struct Turn {
     is_held: bool,
     free_since: Global,
     releaser: Option<usize>,
-    /// Who gave up last, and until when calls that begin may find others woken by that.
+    /// The call that gave up last, and until when a new call may find others woken by that.
     stirred: Option<(usize, Global)>,
 }
 
-/// Who waits for what, and since when.
+/// The waiters of each key, and since when they wait.
 #[derive(Debug)]
 pub(super) struct Turns {
     calls: Vec<SimCall>,
@@ -184,7 +184,7 @@ impl World {
         }
     }
 
-    /// One of those who wait gives up, about when it is woken.
+    /// A waiter gives up, about when it is woken.
     fn lose_patience(&mut self, key: usize) {
         let its: Vec<SimCall> =
             self.turns.calls.iter().filter(|it| it.key == key).copied().collect();

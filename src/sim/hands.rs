@@ -1,8 +1,8 @@
-//! What a change of hands takes where nothing goes wrong and only the network takes time: round
-//! trips, commands, and who has how many turns.
+//! The cost of a change of hands where nothing goes wrong and only the network takes time: round
+//! trips, commands, and the turns of each client.
 //!
-//! Each client wants the lock again as soon as its unlock is answered: who waits has to be known to
-//! the holder sooner than the lock moves on.
+//! Each client wants the lock again as soon as its unlock is answered: the holder has to know the
+//! waiters before the lock moves on.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -31,7 +31,7 @@ pub struct Contest {
     pub round_trip_us: u64,
     /// By how many hundredths each way may take longer.
     pub jitter: u64,
-    /// How often a lock is handed over in a row; zero: who waits is woken.
+    /// How often a lock is handed over in a row; zero: the holder wakes the waiter.
     pub transfers_in_row: u8,
     /// For how many microseconds each holds the lock.
     pub held_us: u64,

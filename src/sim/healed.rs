@@ -78,8 +78,8 @@ impl World {
         }
     }
 
-    /// A client whose engine remembers nothing, and of whom nothing is on its way, has no key
-    /// anywhere.
+    /// A client whose engine remembers nothing, and of which no command is on its way, has no key on any
+    /// node.
     pub(super) fn look_for_forgotten(&mut self, client: usize) {
         if self.clients[client].engine.slots_in_use() == 0 {
             self.look_for_left(client);

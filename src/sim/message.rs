@@ -1,5 +1,5 @@
-//! What clients publish for each other: carried from the server to whom it is for, lost, late, or
-//! forged by somebody else.
+//! Messages between clients: the world carries them from the server to the receiver, loses or delays
+//! them, or forges them.
 
 use super::clock::MS;
 use super::counts::Fault;
@@ -8,7 +8,7 @@ use crate::quorum::NodeId;
 use redbolt_embedded::model::Delivery;
 
 impl World {
-    /// Takes what was published on a node, and what it tells of tracked keys, to whom it is for.
+    /// Takes the messages that were published on a node to their receivers.
     pub(super) fn carry(&mut self, node: usize) {
         let deliveries: Vec<Delivery> = self.nodes[node].server.deliveries().collect();
         for Delivery { session, bytes, .. } in deliveries {
@@ -62,7 +62,7 @@ impl World {
         }
     }
 
-    /// Somebody who knows a client's channel publishes on it what no client would.
+    /// A forger that knows a client's channel publishes messages there which no client would send.
     pub(super) fn forge(&mut self, node: usize) {
         let is_done = self.forgeries >= FORGERIES_MAX;
         if self.phase != Phase::Safety || is_done || !self.random.chance(self.plan.forged) {
@@ -214,5 +214,5 @@ fn is_transfer(bytes: &[u8]) -> bool {
     bytes.get(..80).unwrap_or(bytes).windows(2).any(|mark| mark == b":t")
 }
 
-/// A list is passed on by each who is on it: forged as often as messages go, more and more would.
+/// Each waiter on a list passes the list on: forged with each message, the lists would multiply.
 const FORGERIES_MAX: u64 = 300;

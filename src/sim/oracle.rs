@@ -1,4 +1,4 @@
-//! Judges what clients believed, on the true time: who held which key from when to when.
+//! Judges, on the true time, what clients believed: which client held which key from when to when.
 //!
 //! Knows no engine: a window begins when a lease is handed over, ends when its holder stops or at
 //! the deadline that the holder was told, on the holder's own clock.

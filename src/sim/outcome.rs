@@ -151,7 +151,7 @@ impl World {
             }
             let (is_extending, remaining) =
                 (this.engine.is_extending(lease), this.engine.remaining_at(lease, now));
-            // Those who let go of it have it released with their next turn.
+            // A task that let go of the lease has it released with its next turn.
             let Some(task) = this.tasks.iter().position(|task| task.lease == Some(lease)) else {
                 continue;
             };

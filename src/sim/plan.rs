@@ -50,7 +50,7 @@ pub(super) struct Plan {
     pub(super) prefix: &'static str,
     /// Nodes whose users may not hear messages: a bit each.
     pub(super) mute: u64,
-    /// Nothing disturbs those who wait: they are to have their turns.
+    /// Nothing disturbs the waiters: they are to have their turns.
     pub(super) hand_over: bool,
     /// How often a client begins as a node has just become a replica.
     pub(super) newcomers: u64,
@@ -351,7 +351,7 @@ impl Plan {
         (self.message_late, self.forged, self.rare.repeated, self.mute) = (0, 0, 0, 0);
         (self.hand_over, self.direct_wake, self.begin_after) = (true, true, 200 * MS);
         let brief = random.between(200, 4000) * US;
-        // Held for long, those who wait are still, and only a wake is soon.
+        // While a lock is held for long, its waiters are still, and only a wake is soon.
         self.hold = random.pick(&[brief, brief, 40 * MS]);
         self.gap = random.pick(&[50 * US, 500 * US, 5 * MS]);
         self.faults = vec![Fault::ScriptFlush];

@@ -11,7 +11,7 @@ use crate::quorum::NodeId;
 /// Each cause is reported once, until the node is well again: admitted by a greeting, or, if only
 /// writes show the fault (memory, saving, permissions), granting again after ten seconds without a
 /// refusal. Nodes that are merely unreachable, or quarantined, are no notice: see
-/// [`Engine::nodes`](super::Engine::nodes).
+/// [`Engine::nodes`](crate::engine::Engine::nodes).
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Notice {

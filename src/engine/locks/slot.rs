@@ -67,7 +67,7 @@ pub(in crate::engine) struct Slot {
     marks: u8,
 }
 
-/// The engine looks after the lease: see [`super::keep`].
+/// The engine looks after the lease: see [`care`](crate::engine::care).
 const KEPT: u8 = 1;
 /// In the list of late votes, for the lease that the slot has when the list is read: each slot is
 /// listed once, so even unread the list stays short.
