@@ -7,8 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::calls::Listener;
-use super::calls::Taken;
+use super::calls::{Listener, Taken};
 use super::inner::{Caller, Owner};
 use super::pending::PendingCall;
 use super::request::CallRequest;

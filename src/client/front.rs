@@ -205,14 +205,15 @@ impl Front {
         let ((reply, queue), _left) = self.table.take(call);
         let ended = match (reply, queue) {
             (CallResult::Lock(Ok(lease)), Some(queue)) => {
-                let remaining = lease.remaining_at(now);
-                if remaining.is_zero() || remaining < min_validity {
-                    let ballot = self.table.rules.late_ballot(lease.votes());
-                    self.give_back(FrontLease { queue, lease }, true, now);
+                let (remaining, votes) = (lease.remaining_at(now), lease.votes());
+                let checked = self.table.rules.check_lease(remaining, min_validity, votes);
+                let held = FrontLease { queue, lease };
+                if let Err(error) = checked {
+                    self.give_back(held, true, now);
                     self.carry_out(engine, now);
-                    Ended::Lock(Err(LockError::Expired(ballot)))
+                    Ended::Lock(Err(error))
                 } else {
-                    Ended::Lock(Ok(FrontLease { queue, lease }))
+                    Ended::Lock(Ok(held))
                 }
             }
             (CallResult::Lock(Err(error)), _) => Ended::Lock(Err(error)),
@@ -263,11 +264,8 @@ impl Front {
             match command {
                 Command::Call(call, Task::Acquire { key, options, ends }, _) => {
                     self.begun.push(Ticket(call));
-                    let begun = match options.until(ends, now) {
-                        Some(options) => engine.acquire(&key, &options, now),
-                        None => Err(self.table.rules.too_late()),
-                    };
-                    match begun {
+                    let options = self.table.rules.in_time(options, ends, now);
+                    match options.and_then(|options| engine.acquire(&key, &options, now)) {
                         Ok(op) => self.ops.push((op, call)),
                         Err(error) => self.replies.push((call, CallResult::Lock(Err(error)))),
                     }

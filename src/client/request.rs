@@ -211,10 +211,8 @@ pub(super) fn locked(
     let result = result.and_then(|lease| {
         let held =
             Held::new(lease, Arc::clone(owner), queue.ok_or(LockError::Closed)?, asked.options.ttl);
-        let remaining = held.remaining();
-        if remaining.is_zero() || remaining < asked.options.min_validity {
-            return Err(LockError::Expired(owner.inner.rules.late_ballot(held.votes())));
-        }
+        let min_validity = asked.options.min_validity;
+        owner.inner.rules.check_lease(held.remaining(), min_validity, held.votes())?;
         Ok(held)
     });
     if let Some(counted) = asked.counted.take() {

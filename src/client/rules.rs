@@ -115,14 +115,28 @@ impl Rules {
         self.ballot(NodeMask::EMPTY, holds, Cause::Queued)
     }
 
-    /// The error of a call whose time was over before its turn came.
-    pub(super) fn too_late(&self) -> LockError {
-        LockError::Taken(self.queued_ballot(NodeMask::EMPTY))
+    /// The options of a call that comes to the nodes only now; an error if its time is over.
+    pub(super) fn in_time(
+        &self,
+        options: LockOptions,
+        ends: Instant,
+        now: Instant,
+    ) -> Result<LockOptions, LockError> {
+        let too_late = || LockError::Taken(self.queued_ballot(NodeMask::EMPTY));
+        options.until(ends, now).ok_or_else(too_late)
     }
 
-    /// The ballot of a lease that was over before its caller took it.
-    pub(super) fn late_ballot(&self, votes: NodeMask) -> Ballot {
-        self.ballot(votes, NodeMask::EMPTY, Cause::None)
+    /// Checks a lease again just before its caller gets it.
+    pub(super) fn check_lease(
+        &self,
+        remaining: Duration,
+        min_validity: Duration,
+        votes: NodeMask,
+    ) -> Result<(), LockError> {
+        if remaining.is_zero() || remaining < min_validity {
+            return Err(LockError::Expired(self.ballot(votes, NodeMask::EMPTY, Cause::None)));
+        }
+        Ok(())
     }
 
     fn ballot(&self, granted: NodeMask, denied: NodeMask, cause: Cause) -> Ballot {

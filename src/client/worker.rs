@@ -309,10 +309,8 @@ impl Worker {
         let driver = &mut self.driver;
         match task {
             Task::Acquire { key, options, ends } => {
-                let result = match options.until(ends, time) {
-                    Some(options) => driver.begin_lock(&key, &options, time),
-                    None => Err(self.inner.rules.too_late()),
-                };
+                let options = self.inner.rules.in_time(options, ends, time);
+                let result = options.and_then(|options| driver.begin_lock(&key, &options, time));
                 self.note(call, result, |error| CallResult::Lock(Err(error)));
             }
             Task::Extend { queue, lease, ttl } => {
