@@ -53,13 +53,17 @@ pub(crate) trait Form: Copy + Ord {
     const EVAL: Self;
 
     /// The same without a second step, for which the client will not be there.
-    fn in_full(self) -> Self;
+    fn in_full(self) -> Self {
+        if self.next() == Some(Self::EVAL) { Self::EVAL } else { self }
+    }
 
     /// What is tried where the server does not offer this.
     fn next(self) -> Option<Self>;
 
     /// What does the same where memory is too short for this.
-    fn without_memory(self) -> Option<Self>;
+    fn without_memory(self) -> Option<Self> {
+        None
+    }
 
     /// The one in use at a node.
     fn of(dialect: &mut Dialect) -> &mut Option<Self>;
@@ -67,10 +71,6 @@ pub(crate) trait Form: Copy + Ord {
 
 impl Form for ReleaseStep {
     const EVAL: Self = Self::Eval;
-
-    fn in_full(self) -> Self {
-        if self == Self::EvalSha { Self::Eval } else { self }
-    }
 
     fn next(self) -> Option<Self> {
         match self {
@@ -81,10 +81,6 @@ impl Form for ReleaseStep {
         }
     }
 
-    fn without_memory(self) -> Option<Self> {
-        None
-    }
-
     fn of(dialect: &mut Dialect) -> &mut Option<Self> {
         &mut dialect.release
     }
@@ -92,10 +88,6 @@ impl Form for ReleaseStep {
 
 impl Form for ExtendStep {
     const EVAL: Self = Self::Eval;
-
-    fn in_full(self) -> Self {
-        if self == Self::EvalSha { Self::Eval } else { self }
-    }
 
     fn next(self) -> Option<Self> {
         match self {

@@ -37,11 +37,9 @@ impl Engine {
 
     /// Whether the lock that a message names was this client's, which has released it.
     pub(super) fn was_released(&self, message: &Message<'_>) -> bool {
-        let slot = self.locks.slot_of_token(&message.token);
-        slot.and_then(|slot| self.locks.slots.get(slot)).is_some_and(|slot| {
-            (slot.state().is_deleted() || slot.state() == TokenState::Free)
-                && slot.token == TokenBytes::Drawn(message.token)
-                && slot.key.as_slice() == message.key
+        self.locks.slot_with(&message.token, message.key).is_some_and(|slot_index| {
+            let state = self.locks.slots.at(slot_index).state();
+            state.is_deleted() || state == TokenState::Free
         })
     }
 
@@ -129,23 +127,17 @@ impl Engine {
                 let slot = self.locks.slots.at(self.locks.ops.at(op).slot());
                 self.locks.scratch.clear();
                 append_get(&mut self.locks.scratch, &slot.key);
-                let request = Request::Wait { op, part: WaitPart::Holder, phase };
-                let is_written = self.locks.write(node, request, now);
-                self.note_written(op, is_written, now);
+                self.ask(node, Request::Wait { op, part: WaitPart::Holder, phase }, op, now);
             }
             Action::Announce { op, node, phase, text } => {
                 self.put_offer(op, &text, now);
                 self.encode_publish(&text);
-                let request = Request::Wait { op, part: WaitPart::Announced, phase };
-                let is_written = self.locks.write(node, request, now);
-                self.note_written(op, is_written, now);
+                self.ask(node, Request::Wait { op, part: WaitPart::Announced, phase }, op, now);
             }
             Action::Introduce { op, node, phase, text } => {
                 self.put_offer(op, &text, now);
                 self.encode_introduction(op, &text);
-                let request = Request::Wait { op, part: WaitPart::Introduced, phase };
-                let is_written = self.locks.write(node, request, now);
-                self.note_written(op, is_written, now);
+                self.ask(node, Request::Wait { op, part: WaitPart::Introduced, phase }, op, now);
             }
             Action::Withdraw { op } => self.locks.withdraw_offers(op),
             Action::Wake { wake, node, text } => self.write_wake(wake, node, &text, now),
@@ -161,8 +153,9 @@ impl Engine {
         None
     }
 
-    fn note_written(&mut self, op: OpIndex, is_written: bool, now: Now) {
-        if !is_written {
+    /// Writes the question that is encoded, whose answer the call awaits.
+    fn ask(&mut self, node: NodeId, request: Request, op: OpIndex, now: Now) {
+        if !self.locks.write(node, request, now) {
             self.input(now, |waiting, view| waiting.step(op, Input::Unwritten, view));
         }
     }

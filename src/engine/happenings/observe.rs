@@ -1,8 +1,7 @@
-//! What happened, and what that means for those who watch: a line of the log, a count, a sight of
-//! the simulation.
+//! What a happening becomes for its observers: a line of the log, a count, a sight of the simulation.
 //!
-//! Code that decides names a [`Happening`], and [`Locks::observe`] alone says who hears of it. What
-//! only the machine of `wait` knows it tells the simulation itself, because it has no locks.
+//! Code that decides names a [`Happening`], and [`Locks::observe`] alone passes it on. The machine of
+//! `wait` has no locks, so it tells the simulation itself what only it knows.
 //!
 //! # Invariants
 //!
@@ -35,7 +34,7 @@ macro_rules! count {
 }
 
 impl Locks {
-    /// Tells all who watch. Each call is the one arm that it names, because it is inlined.
+    /// Tells all observers. Each call is the one arm that it names, because it is inlined.
     #[cfg_attr(
         not(feature = "metrics"),
         expect(unused_variables, reason = "each is for the counts")

@@ -13,6 +13,8 @@ impl Locks {
         for (index, slot) in self.slots.iter() {
             let op = slot.op.map(|op| self.ops.at(op));
             assert!(self.is_sound(index, slot, op), "{slot:?} with {op:?}");
+            let is_open = self.offers.open.contains(index);
+            assert_eq!(is_open, slot.state() == TokenState::Offered, "{slot:?} is offered");
             let has_keep = self.keep_of(index).is_some();
             assert!(!slot.is_kept() || has_keep, "{slot:?} is kept by nothing");
         }
@@ -31,9 +33,7 @@ impl Locks {
                 is_call && outcome == Some(Verdict::Open)
             }
             TokenState::Won => is_call && outcome == Some(Verdict::Won),
-            TokenState::Offered => {
-                op.is_none() && self.offers.open.contains(index) && slot.was_offered()
-            }
+            TokenState::Offered => op.is_none() && slot.was_offered(),
             TokenState::Held => !is_call,
             TokenState::Released => !is_call || outcome != Some(Verdict::Open),
             TokenState::GivenAway => slot.holds.is_empty(),

@@ -149,7 +149,9 @@ impl Locks {
         transfer: Transfer<'_>,
         now: Now,
     ) -> Taken {
-        let Some(slot_index) = self.slot_with(&transfer) else { return Taken::Unwanted };
+        let Some(slot_index) = self.slot_with(&transfer.token, transfer.key) else {
+            return Taken::Unwanted;
+        };
         if !rules::is_of_offer(self.slots.at(slot_index).was_offered()) {
             // Forged: tokens of attempts and leases are on the nodes for all to read.
             return Taken::Ignored;
@@ -217,23 +219,17 @@ impl Locks {
         }
     }
 
-    /// The slot that has the transfer's key and token.
-    fn slot_with(&self, transfer: &Transfer<'_>) -> Option<SlotIndex> {
-        let slot_index = self.slot_of_token(&transfer.token)?;
+    /// The slot that has, or had, this drawn token for the key.
+    pub(in crate::engine) fn slot_with(&self, token: &[u8; 20], key: &[u8]) -> Option<SlotIndex> {
+        let slot_index = self.slot_of_token(token)?;
         let slot = self.slots.get(slot_index)?;
-        let is_same =
-            slot.token == TokenBytes::Drawn(transfer.token) && slot.key.as_slice() == transfer.key;
+        let is_same = slot.token == TokenBytes::Drawn(*token) && slot.key.as_slice() == key;
         is_same.then_some(slot_index)
     }
 
     /// The call that offers to take the key over by this token.
     pub(in crate::engine) fn receiver(&self, token: &[u8; 20], key: &[u8]) -> Option<OpIndex> {
-        let slot_index = self.slot_of_token(token)?;
-        let slot = self.slots.get(slot_index)?;
-        let is_it = slot.state() == TokenState::Offered
-            && slot.token == TokenBytes::Drawn(*token)
-            && slot.key.as_slice() == key;
-        self.offers.open.get(slot_index).copied().filter(|_| is_it)
+        self.offers.open.get(self.slot_with(token, key)?).copied()
     }
 
     /// The slot that a drawn token names.
