@@ -265,7 +265,7 @@ fn a_thread_that_dies_ends_every_call_with_an_error() {
     let _held = holder.lock("of-another", patient()).wait().unwrap();
     for is_led in [true, false] {
         let shared = shared(&cluster, "mortal");
-        let mut beside = pin!(shared.lock("beside", patient()));
+        let mut beside = pin!(shared.lock("of-another", patient()));
         if !is_led {
             let _waits = beside.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         }
