@@ -77,7 +77,7 @@ fn a_leader_that_resigns_is_followed_by_the_next_candidate() {
     thread::scope(|scope| {
         let next = scope.spawn(|| second.campaign("jobs", TTL).wait());
         assert!(
-            eventually(PATIENCE, || cluster.calls("eval") > 0),
+            eventually(PATIENCE, || cluster.calls("publish") > 0),
             "the candidate introduces itself"
         );
         assert!(term.is_valid() && !next.is_finished());
