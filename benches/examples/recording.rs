@@ -10,6 +10,7 @@ use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Read as _;
+use std::num::NonZero;
 use std::os::unix::ffi::OsStrExt as _;
 use std::process::Command;
 use std::time::Duration;
@@ -73,7 +74,9 @@ fn record() -> Result<Vec<Frame>, Box<dyn Error>> {
     let mut child = command.spawn()?;
     // The command alone keeps its end open: what is read ends with it.
     drop(command);
-    let (begin, mut terminal, mut bytes) = (now(), Parser::new(ROWS, COLUMNS, 0), [0; 8192]);
+    let nonzero = |size| NonZero::new(size).expect("a screen has a size");
+    let screen = Parser::new(nonzero(ROWS), nonzero(COLUMNS), 0);
+    let (begin, mut terminal, mut bytes) = (now(), screen, [0; 8192]);
     let mut frames: Vec<Frame> = Vec::new();
     loop {
         // A terminal without a program gives an error instead of an end.

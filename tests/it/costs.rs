@@ -205,14 +205,14 @@ fn hand_over(line: &str) -> Option<&'static str> {
     }
 }
 
-/// One of three runs shows what is claimed: on a busy machine threads meet as they do not elsewhere.
+/// One of ten runs shows what is claimed: on a busy machine threads meet as they do not elsewhere.
 fn is_shown(
     mode: &str,
     named: fn(&str) -> Option<&'static str>,
     claim: impl Fn(&dyn Fn(&str) -> f64) -> bool,
 ) {
     let mut seen = Vec::new();
-    for _ in 0..3 {
+    for _ in 0..10 {
         let Some(counts) = calls_a_round(mode, named) else { return };
         if claim(&|name| counts.get(name).copied().unwrap_or(0.0)) {
             return;

@@ -42,8 +42,11 @@ fn one_dead_node_of_three_is_no_obstacle_and_its_fault_is_known() {
     ends_within(Duration::ZERO, || cycle(&client, "k3"));
     // Two nodes would do, so it is the other holder who is in the way, and the fault is told too.
     cluster.occupy(0, "k4");
-    let ballot = taken(client.try_lock("k4", TTL).wait());
-    assert_eq!(causes(&ballot)[..2], [Cause::Held, Cause::ConnectionRefused]);
+    // A node that is about to end may take one more connection.
+    assert!(eventually(PATIENCE, || {
+        let ballot = taken(client.try_lock("k4", TTL).wait());
+        causes(&ballot)[..2] == [Cause::Held, Cause::ConnectionRefused]
+    }));
 }
 
 #[test]

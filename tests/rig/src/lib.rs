@@ -23,6 +23,7 @@ mod authority;
 mod cluster;
 mod kind;
 mod own_test;
+mod ports;
 mod relay;
 mod server;
 mod tls_server;
@@ -33,8 +34,9 @@ pub use authority::{Authority, LOCAL, Signed};
 pub use cluster::{Cluster, FOREIGN};
 pub use kind::{Kind, available_kinds, kind_or_skip, on_each_kind, program_or_skip, skip};
 pub use own_test::own_test;
+pub use ports::free_port;
 pub use relay::{Relay, Trick};
-pub use server::{RealServer, free_port, is_stopped};
+pub use server::{RealServer, is_stopped};
 pub use tls_server::{TLS_KINDS, TlsServer};
 pub use wait::{
     PATIENCE, SLACK, StopAtEnd, TTL, ends_within, eventually, ms, now, soon_after, timed,

@@ -1,18 +1,14 @@
 //! [`RealServer`]: one real server process, ended when it is dropped.
 
 use std::fs::File;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::LazyLock;
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
-use rand::TryRng as _;
-use rand::rngs::SysRng;
 use tempfile::TempDir;
 
 use crate::kind::Kind;
+use crate::ports::free_port;
 use crate::wait::{PATIENCE, eventually};
 use crate::wire::Wire;
 
@@ -229,25 +225,6 @@ fn socket(dir: &Path) -> PathBuf {
     dir.join("socket")
 }
 
-/// A free port below the range that outgoing connections draw from: in that range a killed
-/// server's port could become some client's own, and the server could not come back. For that
-/// reason no port is given twice either.
-pub fn free_port() -> u16 {
-    static NEXT: LazyLock<AtomicU16> = LazyLock::new(|| {
-        let random = SysRng.try_next_u32().expect("the system's random numbers");
-        AtomicU16::new(u16::try_from(random % u32::from(PORTS_LEN)).unwrap_or(0))
-    });
-    for _ in 0..ATTEMPTS {
-        let port = PORTS_FIRST + NEXT.fetch_add(1, Ordering::Relaxed) % PORTS_LEN;
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
-    }
-    panic!("no free port");
-}
-
-const PORTS_FIRST: u16 = 10_000;
-const PORTS_LEN: u16 = 8_000;
 const ATTEMPTS: usize = 1_000;
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(10);
 

@@ -2,7 +2,8 @@
 
 use crate::authority::{Authority, Signed};
 use crate::kind::{Kind, kind_or_skip};
-use crate::server::{RealServer, free_port};
+use crate::ports::free_port;
+use crate::server::RealServer;
 
 /// Those of the real servers that are built with TLS.
 pub const TLS_KINDS: [Kind; 3] = [Kind::Redis70, Kind::Redis80, Kind::Valkey81];
