@@ -75,7 +75,7 @@
 //! | `tls` | connections through TLS: `rediss://`, `Config::tls` |
 //! | `tracing` | spans and events of locks and nodes |
 //! | `metrics` | counts, times and node states, for the `metrics` facade |
-//! | `fuzzing` | the bodies of the fuzz targets and the codec for its benchmark, for this project's own checks |
+//! | `fuzzing` | the bodies of the fuzz targets, for this project's own checks |
 //!
 //! # Versions
 //!

@@ -1,5 +1,4 @@
 //! The bodies of the fuzz targets in `fuzz/`: each takes bytes and panics when a promise is broken.
-//! And [`codec`], for the benchmark of that name.
 //!
 //! Layer: beside the others, for tests only. They stand here so that a change of the library that
 //! breaks one breaks the build. `tests/it/fuzz_corpus.rs` runs the committed corpora through them,
@@ -19,8 +18,6 @@
     clippy::missing_panics_doc,
     reason = "a panic is how a target reports"
 )]
-
-pub mod codec;
 
 mod embedded;
 mod replies;

@@ -1,7 +1,7 @@
 //! The engine without sockets, one operation at a time, by criterion.
 //!
-//! `cargo bench -p redbolt-benches --bench micro` takes about a minute; `-- --measurement-time 5`
-//! looks longer, and a word picks the benchmarks whose names hold it.
+//! `cargo bench --bench engine`; `-- --measurement-time 5` looks longer, and a word picks the
+//! benchmarks whose names hold it.
 
 use std::time::Duration;
 

@@ -1,13 +1,35 @@
 //! RESP without sockets, one frame at a time, by criterion.
 //!
-//! `cargo bench -p redbolt-benches --features codec --bench codec` takes about half a minute; a word
-//! picks the benchmarks whose names hold it.
+//! `cargo bench --bench resp`; a word picks the benchmarks whose names hold it.
+
+// The codec is no public name, and stands on nothing else of the crate.
+#[path = "../src/resp/mod.rs"]
+#[allow(dead_code, unused_imports, unreachable_pub, reason = "a benchmark calls a part of it")]
+mod resp;
 
 use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use redbolt::fuzzing::codec::{decode, decode_by_bytes, encode};
+
+use resp::encode::append_command;
+use resp::{Decoder, Limits, quick};
+
+/// The length of the frame that `input` begins with, as a connection reads it that brings it whole;
+/// 0 where there is none.
+fn decode(input: &[u8]) -> usize {
+    if let Some((_, len)) = quick(input) {
+        return len;
+    }
+    Decoder::new(Limits::default()).frame(input).ok().flatten().map_or(0, |frame| frame.len())
+}
+
+/// How many frames `input` begins with, as a connection reads it that brings each byte alone: 0 or 1.
+fn decode_by_bytes(input: &[u8]) -> usize {
+    let mut decoder = Decoder::new(Limits::default());
+    let parts = (1..=input.len()).map(|len| input.get(..len).unwrap_or_default());
+    parts.filter(|part| matches!(decoder.frame(part), Ok(Some(_)))).count()
+}
 
 /// What nodes answer, by shape.
 const REPLIES: [(&str, &[u8]); 9] = [
@@ -25,7 +47,7 @@ const REPLIES: [(&str, &[u8]); 9] = [
     ),
 ];
 
-fn codec(criterion: &mut Criterion) {
+fn frames(criterion: &mut Criterion) {
     let mut out = Vec::with_capacity(256);
     let token = [b'a'; 40];
     criterion.bench_function("encode SET", |bencher| {
@@ -33,7 +55,7 @@ fn codec(criterion: &mut Criterion) {
             out.clear();
             let args: [&[u8]; 6] =
                 [b"SET", black_box(b"bench:0000000000000001"), &token, b"NX", b"PX", b"10000"];
-            encode(&mut out, &args);
+            append_command(&mut out, &args);
             black_box(out.len())
         });
     });
@@ -50,9 +72,9 @@ fn codec(criterion: &mut Criterion) {
 criterion_group! {
     name = benches;
     config = Criterion::default()
-        .warm_up_time(Duration::from_millis(300))
-        .measurement_time(Duration::from_secs(1))
+        .warm_up_time(Duration::from_millis(200))
+        .measurement_time(Duration::from_millis(500))
         .without_plots();
-    targets = codec
+    targets = frames
 }
 criterion_main!(benches);
