@@ -5,7 +5,7 @@ use std::time::Duration;
 use redbolt::engine::{Event, LeaseId};
 use redbolt::{Cause, LockOptions, Retry, now};
 
-use crate::{Anything, Point};
+use crate::Anything;
 use redbolt_benches::rig::{Rig, TTL};
 
 /// Operations answered together.
@@ -14,10 +14,10 @@ const CYCLES: u32 = 100_000;
 const NODES: usize = 5;
 
 /// A cycle beside so many leases.
-pub(crate) fn beside_leases(counts: &[usize]) -> Anything<Vec<Point>> {
+pub(crate) fn beside_leases(counts: &[usize]) -> Anything {
     println!("| leases held | a cycle |\n|---|---|");
     let mut rig = Rig::new(NODES, BATCH)?;
-    let (mut points, mut held) = (Vec::new(), 0);
+    let mut held = 0;
     for &count in counts {
         while held < count {
             let batch = BATCH.min(count - held);
@@ -26,23 +26,20 @@ pub(crate) fn beside_leases(counts: &[usize]) -> Anything<Vec<Point>> {
         }
         let nanos = cycles(&mut rig)?;
         println!("| {count} | {nanos:.0} ns |");
-        points.push((count as f64, nanos));
     }
     println!();
-    Ok(points)
+    Ok(())
 }
 
 /// So many timers of retries, coming due over a second of the engine's time.
-pub(crate) fn timers(counts: &[usize]) -> Anything<Vec<Point>> {
+pub(crate) fn timers(counts: &[usize]) -> Anything {
     println!("| retries waiting | each: set, due, tried again |\n|---|---|");
-    let mut points = Vec::new();
     for &count in counts.iter().filter(|count| **count > 0) {
         let nanos = retries(count)?;
         println!("| {count} | {nanos:.0} ns |");
-        points.push((count as f64, nanos));
     }
     println!();
-    Ok(points)
+    Ok(())
 }
 
 fn retries(count: usize) -> Anything<f64> {

@@ -1,7 +1,7 @@
 //! What a million leases cost: memory, and the operations beside them; a million timers coming
 //! due; a lost node with as many debts as it may have.
 //!
-//! `cargo bench -p redbolt-benches --bench leases -- [--leases N] [--plots DIR]`
+//! `cargo bench -p redbolt-benches --bench leases -- [--leases N]`
 //!
 //! The engine's figures are without sockets, on five nodes. Memory and the client's latency are
 //! measured on three nodes in this process, counted on the client's thread alone.
@@ -10,22 +10,15 @@ mod client;
 mod engine;
 
 use std::error::Error;
-use std::path::PathBuf;
-
-use redbolt_cli::plot::{Line, Plot, Scale, save};
 
 pub(crate) type Anything<T = ()> = Result<T, Box<dyn Error>>;
 
-/// Nanoseconds an operation at a count of something.
-type Point = (f64, f64);
-
 fn main() -> Anything {
-    let (mut leases, mut plots) = (1_000_000, None);
+    let mut leases = 1_000_000;
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         match word.as_str() {
             "--leases" => leases = words.next().unwrap_or_default().parse()?,
-            "--plots" => plots = words.next().map(PathBuf::from),
             "--bench" => {}
             word => return Err(format!("unknown: {word}").into()),
         }
@@ -35,27 +28,8 @@ fn main() -> Anything {
         .filter(|count| *count < leases)
         .chain([leases])
         .collect();
-    let beside = engine::beside_leases(&counts)?;
-    let retries = engine::timers(&counts)?;
+    engine::beside_leases(&counts)?;
+    engine::timers(&counts)?;
     engine::debts()?;
-    client::memory(leases)?;
-    let Some(dir) = plots else { return Ok(()) };
-    let plot = Plot {
-        title: "Engine without sockets, five nodes",
-        x: "leases held, or retries waiting",
-        y: "nanoseconds",
-        x_scale: Scale::Log,
-        y_scale: Scale::Zero,
-        lines: vec![
-            Line { name: "acquire and release".into(), points: without_zero(&beside) },
-            Line { name: "one retry coming due".into(), points: without_zero(&retries) },
-        ],
-    };
-    save(&dir.join("leases.svg"), "", &[plot])?;
-    Ok(())
-}
-
-/// What a logarithmic axis can show.
-fn without_zero(points: &[Point]) -> Vec<Point> {
-    points.iter().copied().filter(|point| point.0 > 0.0).collect()
+    client::memory(leases)
 }

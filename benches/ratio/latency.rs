@@ -15,7 +15,7 @@ pub(crate) fn run(options: &Options) -> Anything {
     for count in [1, 3, 5] {
         let Some(setup) = Setup::new(count)? else { continue };
         for (name, wait) in ALL_WAITS {
-            let (_, pairs) = measure(&setup, count, (name, wait), options.slices)?;
+            let pairs = measure(&setup, count, (name, wait), options.slices)?;
             // In between it is between the other two, where lines would only hide each other.
             if count == 5 && !name.contains("then") {
                 lines.extend(distributions(name, &pairs));
@@ -37,46 +37,32 @@ pub(crate) fn run(options: &Options) -> Anything {
 /// From one node to as many as a client may have.
 pub(crate) fn by_nodes(options: &Options) -> Anything {
     println!("{HEAD}");
-    let mut lines: Vec<Line> = Vec::new();
     for count in [1, 3, 5, 7, 9, 15, 31] {
         let Some(setup) = Setup::new(count)? else { continue };
         for (name, wait) in WAITS {
-            let ([probe, ours], _) = measure(&setup, count, (name, wait), options.slices)?;
-            for (who, value) in [("probe", probe), ("redbolt", ours)] {
-                #[expect(clippy::cast_precision_loss, reason = "31 at most")]
-                add(&mut lines, format!("{who}, {name}"), count as f64, value);
-            }
+            measure(&setup, count, (name, wait), options.slices)?;
         }
     }
-    let Some(dir) = &options.plots else { return Ok(()) };
-    let plot = Plot {
-        title: "Acquire by number of nodes (p50)",
-        x: "nodes",
-        y: "microseconds",
-        x_scale: Scale::Zero,
-        y_scale: Scale::Zero,
-        lines,
-    };
-    Ok(save(&dir.join("nodes.svg"), "", &[plot])?)
+    Ok(())
 }
 
-/// The medians of the probe's and of Redbolt's acquire, and all slices.
+/// All slices.
 fn measure(
     setup: &Setup,
     count: usize,
     (name, wait): (&str, IdleStrategy),
     slices: usize,
-) -> Anything<([f64; 2], Vec<Pair<Times>>)> {
+) -> Anything<Vec<Pair<Times>>> {
     let mut bench = Bench::new(both(&setup.addresses, wait)?, CYCLES);
     let pairs = bench.compare(slices)?;
-    let [probe, p50, p50_ratio] = medians(&pairs, |times| percentile(&times.acquire, 0.5));
+    let [_, p50, p50_ratio] = medians(&pairs, |times| percentile(&times.acquire, 0.5));
     let [_, p99, p99_ratio] = medians(&pairs, |times| percentile(&times.acquire, 0.99));
     let [_, release, release_ratio] = medians(&pairs, |times| percentile(&times.release, 0.5));
     println!(
         "| {count} | {name} | {p50:.1} us | {p50_ratio:.3} | {p99:.1} us | {p99_ratio:.3} | \
          {release:.1} us | {release_ratio:.3} |"
     );
-    Ok(([probe, p50], pairs))
+    Ok(pairs)
 }
 
 /// Adds a point to the line of that name.
