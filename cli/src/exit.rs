@@ -16,6 +16,8 @@ use crate::output::{note, say, shown};
 use crate::remedy::fence_remedy;
 
 pub(crate) const OVERSOLD: u8 = 1;
+/// Locks are safe, and not all nodes vote.
+pub(crate) const DEGRADED: u8 = 1;
 /// The user said no.
 pub(crate) const REFUSED: u8 = 1;
 pub(crate) const USAGE: u8 = 64;

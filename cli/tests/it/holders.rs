@@ -147,5 +147,5 @@ fn a_held_lock_that_lost_its_spare_vote_to_a_restart_is_said_to_have_none() {
     );
     assert!(says(&servers, &["ls"]));
     let doctor = at(&servers, &["doctor"]).out;
-    assert!(doctor.contains("1 more may fail for new locks"), "{doctor}");
+    assert!(doctor.contains("new locks survive 1 more failure"), "{doctor}");
 }
