@@ -27,7 +27,7 @@ pub(super) fn holding(servers: &[RealServer], key: &str) -> Running {
     Running::holding(&urls(servers), &[&NO_GUARD[..], &[key]].concat())
 }
 
-fn hostname() -> String {
+pub(super) fn hostname() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname").expect("a name").trim().to_owned()
 }
 
