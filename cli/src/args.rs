@@ -303,9 +303,10 @@ pub(crate) struct RunArgs {
     /// Names of the locks; all of them are held while CMD runs
     #[arg(value_name = "KEY", required = true, value_parser = key_parser())]
     pub(crate) keys: Vec<Name>,
-    /// TTL of the locks: how long they outlive a crash of this machine
-    #[arg(long, value_name = "D", default_value = "10s", value_parser = ttl)]
-    pub(crate) ttl: Duration,
+    /// TTL of the locks: how long they outlive a crash of this machine [default: 10s, or --max-ttl if
+    /// that is less]
+    #[arg(long, value_name = "D", value_parser = ttl)]
+    pub(crate) ttl: Option<Duration>,
     /// How long to try again if a lock is taken, or forever [default: one attempt]
     #[arg(short, long, value_name = "D", value_parser = wait)]
     pub(crate) wait: Option<Duration>,
@@ -352,10 +353,12 @@ pub(crate) struct ElectArgs {
     /// Name of the election: the name of its lock
     #[arg(value_name = "NAME", value_parser = key_parser())]
     pub(crate) election: Name,
-    /// TTL of the lock: how long after the death of a leader another leads at the latest
-    #[arg(long, value_name = "D", default_value = "3s", value_parser = ttl)]
-    pub(crate) ttl: Duration,
-    /// What this candidate is called, 1 to 64 letters, digits and .-_+@/ [default: redbolt]
+    /// TTL of the lock: how long after the death of a leader another leads at the latest [default: 3s,
+    /// or --max-ttl if that is less]
+    #[arg(long, value_name = "D", value_parser = ttl)]
+    pub(crate) ttl: Option<Duration>,
+    /// What this candidate is called, 1 to 64 letters, digits and .-_+@/ [default: elect/ and CMD's
+    /// file]
     #[arg(long = "name", value_name = "WHO")]
     pub(crate) name: Option<String>,
     /// Least time left of the term for CMD to go on [default: a tenth of the TTL, at most 1s]

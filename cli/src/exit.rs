@@ -120,6 +120,11 @@ impl Failure {
         self
     }
 
+    /// Says how to wait, where the lock is taken.
+    pub(crate) fn hint_wait(self) -> Self {
+        if self.code == TAKEN { self.hint("--wait 5s waits for it") } else { self }
+    }
+
     /// Names the lock, where there are several.
     pub(crate) fn of(mut self, key: &[u8]) -> Self {
         self.message.insert_str(0, &format!("{}: ", shown(key)));
@@ -307,10 +312,7 @@ impl From<LockError> for Failure {
         match &error {
             LockError::Taken(ballot) => {
                 let failure = Self::ballot(TAKEN, "taken", "", ballot);
-                let (held, nodes) = (ballot.denied(), failure.nodes.len());
-                let message =
-                    format!("the lock is taken: another holds it on {held} of {nodes} nodes");
-                Self { message, ..failure }
+                Self { message: "the lock is taken: another holds it".to_owned(), ..failure }
             }
             LockError::NoQuorum(ballot) => {
                 let hint = fence_remedy(ballot).unwrap_or(DOCTOR);
