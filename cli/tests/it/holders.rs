@@ -119,6 +119,10 @@ fn status_says_why_a_holder_is_unknown() {
     assert!(eventually(PATIENCE, || text().contains(reason)), "{}", text());
     let listed = at(&servers, &["ls"]).expect(0);
     assert!(listed.err.contains(reason), "{listed:?}");
+    let waits = ["lock", "gone", "--ttl", "1s", "--wait", "60s"];
+    let mut waiter = Running::start(&urls(&servers), &[&NO_GUARD[..], &waits].concat());
+    let line = waiter.err_line("waits for gone, held by client ");
+    assert!(line.ends_with(reason), "{line}");
     let text = at(&servers, &["status", "other"]).expect(0).out;
     assert!(text.contains("held on 3 of 3 nodes by a client of another library"), "{text}");
     let free = at(&servers, &["status", "free", "--json"]).expect(0).json();
