@@ -58,5 +58,5 @@ silent "$1" "still answers: the command did not stop it"
 export REDBOLT_NODES="$new_list"
 silent "$2" "answers already: the new server must be started after the old one was stopped"
 sh -c "$4"
-redbolt doctor --wait "${WAIT:-5m}" --all
+redbolt doctor --wait "${WAIT:-5m}"
 echo "now give the clients the new list, one after the other: $(name "$2") in the place of $(name "$1")"

@@ -17,7 +17,7 @@ set -eu
 
 # Waits until all nodes vote; if they do not, shows what the doctor says and ends.
 all_vote() {
-  report=$(redbolt doctor --wait "${WAIT:-5m}" --all 2>&1) || {
+  report=$(redbolt doctor --wait "${WAIT:-5m}" 2>&1) || {
     code=$?
     printf '%s\n' "$report" >&2
     exit "$code"

@@ -188,7 +188,8 @@ impl Config {
     }
 
     /// How long an attempt waits for nodes that do not answer. It delays no attempt that a quorum
-    /// has decided. 50 ms by default, from 1 ms to 1 min.
+    /// has decided. 50 ms by default, from 1 ms to 1 min. Where nodes answer only when a write is on
+    /// disk (`appendfsync always`), take several times the worst fsync.
     #[must_use]
     pub const fn node_timeout(mut self, timeout: Duration) -> Self {
         self.node_timeout = timeout;

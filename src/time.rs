@@ -85,6 +85,15 @@ impl Sub<Duration> for Instant {
     }
 }
 
+impl Sub for Instant {
+    type Output = Duration;
+
+    /// Time from `rhs` to `self`, zero if `rhs` is the later one.
+    fn sub(self, rhs: Self) -> Duration {
+        self.saturating_since(rhs)
+    }
+}
+
 impl fmt::Debug for Instant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{:09}s", self.0 / 1_000_000_000, self.0 % 1_000_000_000)
@@ -118,5 +127,18 @@ impl WallClock {
             if self.read_at <= other.read_at { (self, other) } else { (other, self) };
         let apart = first.at(last.read_at).abs_diff(last.micros);
         apart.saturating_add(self.error).saturating_add(other.error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_difference_of_two_instants_is_a_duration_and_never_negative() {
+        let began = Instant::from_nanos(5);
+        let pause = Duration::from_nanos(2);
+        assert_eq!((began + pause) - began, pause);
+        assert_eq!(began - (began + pause), Duration::ZERO);
     }
 }

@@ -1,10 +1,12 @@
 //! What is unsafe about a node, what is only worth knowing, and how to repair both.
 
+use std::time::Duration;
+
 use redbolt::Cause;
 use redbolt::inspect::NodeState;
 
-use crate::examined::{Clients, Examined};
-use crate::fitness::{Check, Level, judge_set};
+use crate::examined::{Clients, Examined, RELEASING};
+use crate::fitness::{Check, Level, QUORUM, judge_set};
 use crate::output::short;
 use crate::remedy::remedy;
 
@@ -14,10 +16,8 @@ const MARKER: &str = "SET redbolt:since:*";
 /// What the doctor says.
 #[derive(Debug, Default)]
 pub(crate) struct Advice {
-    /// Reasons why locks would be unsafe or impossible, each with its remedy.
-    pub(crate) unsafe_because: Vec<Finding>,
-    /// What is worth knowing about a node but does not make locks unsafe.
-    pub(crate) notes: Vec<Finding>,
+    /// What was found on single nodes, each with its remedy.
+    pub(crate) findings: Vec<Finding>,
     /// Checks of all nodes together.
     pub(crate) checks: Vec<Check>,
 }
@@ -26,6 +26,7 @@ pub(crate) struct Advice {
 #[derive(Debug)]
 pub(crate) struct Finding {
     pub(crate) node: String,
+    pub(crate) level: Level,
     pub(crate) text: String,
 }
 
@@ -43,20 +44,35 @@ pub(crate) fn advise(nodes: &[Examined], clients: &Clients) -> Advice {
 }
 
 impl Advice {
+    /// The worst of all findings.
+    pub(crate) fn verdict(&self) -> Level {
+        let findings = self.findings.iter().map(|finding| finding.level);
+        let worst = findings.chain(self.checks.iter().map(|check| check.level)).max();
+        worst.filter(|level| *level > Level::Note).unwrap_or(Level::Ok)
+    }
+
+    /// Whether two clients could come to hold one lock.
     pub(crate) fn is_unsafe(&self) -> bool {
-        !self.unsafe_because.is_empty()
-            || self.checks.iter().any(|check| check.level == Level::Unsafe)
+        self.findings.iter().any(|finding| finding.level == Level::Unsafe)
+            || self.checks.iter().any(|it| it.level == Level::Unsafe && it.topic != QUORUM)
+    }
+
+    /// The findings of a level on single nodes.
+    pub(crate) fn of(&self, level: Level) -> impl Iterator<Item = &Finding> {
+        self.findings.iter().filter(move |finding| finding.level == level)
     }
 }
 
 fn judge_node(node: &Examined, clients: &Clients, advice: &mut Advice) {
     let mut judge = Judge { node, advice };
-    judge.state();
+    judge.state(clients.max_ttl);
     if !clients.guard_is_on
         && node.was_asked()
         && let Some(reason) = node.may_forget()
     {
-        judge.refuse(format!(
+        judge.find(
+            Level::Unsafe,
+            format!(
             "{reason}, so it may forget locks in a restart, and the restart guard is off: leave \
              the guard on, or set appendonly yes, appendfsync always and no-appendfsync-on-rewrite \
              no"
@@ -75,6 +91,18 @@ fn judge_node(node: &Examined, clients: &Clients, advice: &mut Advice) {
     judge.history();
 }
 
+/// What happened to a node that waits `left` for its vote. One that restarted waits until its age is the
+/// longest TTL, give or take the drift of clocks and the whole seconds of an age.
+fn since_when(uptime: Option<Duration>, left: Duration, max_ttl: Duration) -> String {
+    let most = max_ttl + max_ttl / 50 + Duration::from_secs(3);
+    match uptime {
+        None => "restarted a short time ago".to_owned(),
+        Some(age) if age + left > most => "was promoted".to_owned(),
+        Some(age) if age < Duration::from_secs(1) => "restarted just now".to_owned(),
+        Some(age) => format!("restarted {} ago", short(age)),
+    }
+}
+
 /// One node, and where its findings go.
 struct Judge<'a> {
     node: &'a Examined,
@@ -82,29 +110,28 @@ struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    fn refuse(&mut self, text: impl Into<String>) {
-        let finding = Finding { node: self.node.name.clone(), text: text.into() };
-        self.advice.unsafe_because.push(finding);
+    fn find(&mut self, level: Level, text: impl Into<String>) {
+        let finding = Finding { node: self.node.name.clone(), level, text: text.into() };
+        self.advice.findings.push(finding);
     }
 
     fn note(&mut self, text: impl Into<String>) {
-        let finding = Finding { node: self.node.name.clone(), text: text.into() };
-        self.advice.notes.push(finding);
+        self.find(Level::Note, text);
     }
 
-    fn state(&mut self) {
+    /// The node has no vote.
+    fn degrade(&mut self, text: impl Into<String>) {
+        self.find(Level::Degraded, text);
+    }
+
+    fn state(&mut self, max_ttl: Duration) {
         let node = self.node;
-        let text = format!("{}: {}", node.cause, remedy(node.cause));
-        if node.state == NodeState::Refused {
-            self.refuse(text);
-        } else if let NodeState::Quarantined(left) = node.state {
-            self.note(format!(
-                "restarted {} ago and may have forgotten locks; it votes again in {}",
-                node.uptime.map_or_else(|| "a short time".to_owned(), short),
-                short(left)
-            ));
+        if let NodeState::Quarantined(left) = node.state {
+            let what = since_when(node.uptime, left, max_ttl);
+            let left = short(left);
+            self.degrade(format!("{what} and may have forgotten locks; it votes again in {left}"));
         } else if node.state != NodeState::Admitted {
-            self.note(text);
+            self.degrade(format!("{}: {}", node.cause, remedy(node.cause)));
         }
     }
 
@@ -113,12 +140,12 @@ impl Judge<'_> {
         match self.node.refusal("SET") {
             None => {}
             Some(Cause::NoPermission) => {
-                self.refuse(
+                self.degrade(
                     "this user may take no locks, as it may not run SET: give doctor the user of \
                      your clients (to the user of clients grant +set)",
                 );
             }
-            Some(Cause::KeyDenied) if clients.has_key => self.refuse(
+            Some(Cause::KeyDenied) if clients.has_key => self.degrade(
                 "the user may not touch this key, so the lock cannot be taken there: grant a \
                  pattern that it matches",
             ),
@@ -127,24 +154,19 @@ impl Judge<'_> {
                  of your locks are among them",
             ),
             Some(cause) => {
-                self.note(format!("no lock can be taken there now: {cause}: {}", remedy(cause)));
+                self.degrade(format!("no lock can be taken there now: {cause}: {}", remedy(cause)));
             }
         }
     }
 
     /// Whether locks can be released there.
     fn releasing(&mut self) {
-        let commands = ["DELIFEQ", "DELEX", "EVAL"];
-        let is_refused = |command| {
-            let refusal = self.node.refusal(command);
-            matches!(refusal, Some(Cause::NoPermission | Cause::Unsupported))
-        };
-        if commands.into_iter().all(is_refused) {
+        if !self.node.can_release() {
             let remedy = remedy(Cause::NoDialect);
-            self.refuse(format!("no permitted command can release a lock: {remedy}"));
+            self.degrade(format!("no permitted command can release a lock: {remedy}"));
             return;
         }
-        let mut native = commands.into_iter().take(2);
+        let mut native = RELEASING.into_iter().take(2);
         if let Some(native) = native.find(|command| self.node.is_denied(command)) {
             self.note(format!(
                 "locks are released there by a slower way than {native}: grant +{}",
@@ -259,29 +281,54 @@ mod tests {
     #[test]
     fn three_fit_nodes_need_no_word() {
         let advice = advise(&three(), &clients(2, true));
-        assert!(advice.unsafe_because.is_empty() && advice.notes.is_empty(), "{advice:?}");
+        assert!(advice.findings.is_empty(), "{advice:?}");
         assert!(advice.checks.iter().all(|check| check.level == Level::Ok), "{advice:?}");
     }
 
     #[test]
-    fn one_refused_node_makes_the_set_unsafe_and_one_that_is_away_does_not() {
-        let mut nodes = three();
-        nodes[0].state = NodeState::Refused;
-        nodes[0].cause = Cause::Eviction;
-        let advice = advise(&nodes, &clients(2, true));
-        assert!(advice.unsafe_because[0].text.contains("noeviction"), "{advice:?}");
+    fn a_node_without_a_vote_degrades_the_set_and_two_of_three_make_locks_impossible() {
+        let table = [
+            (NodeState::Refused, Cause::Eviction, "noeviction"),
+            (NodeState::Refused, Cause::Replica, "a master of its own"),
+            (NodeState::Refused, Cause::Credentials, "check the user and the password"),
+            (NodeState::Disconnected, Cause::ConnectionRefused, "start the server"),
+        ];
+        for (state, cause, words) in table {
+            let mut nodes = three();
+            (nodes[0].state, nodes[0].cause) = (state, cause);
+            let advice = advise(&nodes, &clients(2, true));
+            assert_eq!(advice.verdict(), Level::Degraded, "{advice:?}");
+            assert_eq!(advice.findings[0].level, Level::Degraded, "{advice:?}");
+            assert!(advice.findings[0].text.contains(words), "{advice:?}");
+            (nodes[1].state, nodes[1].cause) = (state, cause);
+            let advice = advise(&nodes, &clients(2, true));
+            assert_eq!(advice.verdict(), Level::Unsafe, "{advice:?}");
+            assert!(!advice.is_unsafe(), "{advice:?}");
+        }
+    }
 
-        nodes[0].state = NodeState::Disconnected;
-        nodes[0].cause = Cause::ConnectionRefused;
-        let advice = advise(&nodes, &clients(2, true));
-        assert!(!advice.is_unsafe(), "{advice:?}");
-        assert!(advice.notes[0].text.contains("start the server"), "{advice:?}");
+    #[test]
+    fn a_node_that_waits_for_its_vote_is_said_to_have_restarted_or_to_be_promoted() {
+        let table = [
+            (Some(0), 30, "restarted just now and"),
+            (Some(12), 19, "restarted 12.0 s ago and"),
+            (Some(102), 5, "was promoted and"),
+            (None, 5, "restarted a short time ago and"),
+        ];
+        for (uptime, left, words) in table {
+            let mut nodes = three();
+            nodes[0].state = NodeState::Quarantined(Duration::from_secs(left));
+            nodes[0].uptime = uptime.map(Duration::from_secs);
+            let advice = advise(&nodes, &clients(2, true));
+            let text = &advice.findings[0].text;
+            assert!(text.starts_with(words), "{text}");
+        }
     }
 
     #[test]
     fn without_the_guard_only_fsync_always_is_safe() {
         let mut nodes = three();
-        assert_eq!(advise(&nodes, &clients(2, false)).unsafe_because.len(), 3);
+        assert_eq!(advise(&nodes, &clients(2, false)).of(Level::Unsafe).count(), 3);
         for node in &mut nodes {
             node.append_only = Some(true);
             node.append_fsync = Some("always".to_owned());
@@ -289,10 +336,11 @@ mod tests {
         assert!(!advise(&nodes, &clients(2, false)).is_unsafe());
         nodes[1].fsync_pauses = Some(true);
         let advice = advise(&nodes, &clients(2, false));
-        assert!(advice.unsafe_because[0].text.starts_with("answers before"), "{advice:?}");
+        assert!(advice.is_unsafe() && advice.verdict() == Level::Unsafe, "{advice:?}");
+        assert!(advice.findings[0].text.starts_with("answers before"), "{advice:?}");
         nodes[1].append_fsync = None;
         let advice = advise(&nodes, &clients(2, false));
-        assert!(advice.unsafe_because[0].text.contains("+config|get"), "{advice:?}");
+        assert!(advice.findings[0].text.contains("+config|get"), "{advice:?}");
     }
 
     /// What is denied, and the words of the remedy.
@@ -301,25 +349,26 @@ mod tests {
         use Cause::{KeyDenied, NoPermission, OutOfMemory};
         let all = ["DELIFEQ", "DELEX", "EVAL"].map(|command| (command, NoPermission));
         type Refused = (&'static str, Cause);
-        let table: [(&[Refused], bool, &str); 10] = [
-            (&[("SET", NoPermission)], true, "grant +set"),
-            (&[("SET", KeyDenied)], false, "--key NAME"),
-            (&[("SET", OutOfMemory)], false, "raise maxmemory"),
-            (&all, true, "grant the user +eval"),
-            (&all[..1], false, "grant +delifeq"),
-            (&all[2..], false, "instead of one: grant +eval"),
-            (&[("DEL", NoPermission)], false, "instead of one: grant +del"),
-            (&[("GET", NoPermission), ("PTTL", NoPermission)], false, "grant +get +pttl"),
-            (&[("PUBLISH", KeyDenied)], false, "&redbolt:*"),
-            (&[(MARKER, KeyDenied)], false, "~redbolt:since:*"),
+        let table: [(&[Refused], Level, &str); 10] = [
+            (&[("SET", NoPermission)], Level::Degraded, "grant +set"),
+            (&[("SET", KeyDenied)], Level::Ok, "--key NAME"),
+            (&[("SET", OutOfMemory)], Level::Degraded, "raise maxmemory"),
+            (&all, Level::Degraded, "grant the user +eval"),
+            (&all[..1], Level::Ok, "grant +delifeq"),
+            (&all[2..], Level::Ok, "instead of one: grant +eval"),
+            (&[("DEL", NoPermission)], Level::Ok, "instead of one: grant +del"),
+            (&[("GET", NoPermission), ("PTTL", NoPermission)], Level::Ok, "grant +get +pttl"),
+            (&[("PUBLISH", KeyDenied)], Level::Ok, "&redbolt:*"),
+            (&[(MARKER, KeyDenied)], Level::Ok, "~redbolt:since:*"),
         ];
-        for (refused, is_unsafe, words) in table {
+        for (refused, verdict, words) in table {
             let mut nodes = three();
             nodes[0].refused = refused.to_vec();
             let advice = advise(&nodes, &clients(2, true));
-            assert_eq!(advice.is_unsafe(), is_unsafe, "{refused:?}: {advice:?}");
-            let said = if is_unsafe { &advice.unsafe_because } else { &advice.notes };
-            assert!(said.len() == 1 && said[0].text.contains(words), "{refused:?}: {advice:?}");
+            assert_eq!(advice.verdict(), verdict, "{refused:?}: {advice:?}");
+            let first = &advice.findings[0];
+            assert!(first.text.contains(words), "{refused:?}: {advice:?}");
+            assert_eq!(advice.of(first.level).count(), 1, "{refused:?}: {advice:?}");
         }
     }
 
@@ -330,8 +379,8 @@ mod tests {
             (nodes[node].direct_wake, nodes[node].resp3) = (false, resp3);
         }
         let advice = advise(&nodes, &clients(2, true));
-        assert!(advice.unsafe_because.is_empty() && advice.notes.len() == 1, "{advice:?}");
-        assert!(advice.notes[0].text.contains("+subscribe"), "{advice:?}");
+        assert!(advice.verdict() == Level::Ok && advice.findings.len() == 1, "{advice:?}");
+        assert!(advice.findings[0].text.contains("+subscribe"), "{advice:?}");
     }
 
     #[test]
@@ -339,8 +388,8 @@ mod tests {
         let mut nodes = three();
         nodes[0].maxmemory = Some(100);
         nodes[0].used_memory = Some(79);
-        assert!(advise(&nodes, &clients(2, true)).notes.is_empty());
+        assert!(advise(&nodes, &clients(2, true)).findings.is_empty());
         nodes[0].used_memory = Some(80);
-        assert!(advise(&nodes, &clients(2, true)).notes[0].text.contains("80 %"));
+        assert!(advise(&nodes, &clients(2, true)).findings[0].text.contains("80 %"));
     }
 }

@@ -31,7 +31,8 @@ file (max-ttl = \"30s\"). An option comes first, then the variable, then the fil
 
 Exit codes:
   0      done
-  1      demo: something was oversold, not all was sold, or a stale write was accepted;
+  1      doctor: locks are safe, and some node does not vote;
+         demo: something was oversold, not all was sold, or a stale write was accepted;
          unlock --force: not confirmed, and nothing was done
   64     the command line is wrong
   69     no quorum: too few nodes could be reached or answered in time; status, leader: unknown; ls: locks
@@ -39,8 +40,8 @@ Exit codes:
   70     run, elect: a lock was lost before or while CMD ran, or --max-hold was over; unlock, extend: it is no longer held
   71     the operating system refused something
   75     the lock is taken
-  77     the nodes refuse the user, the password, or what the user may do
-  78     doctor: locks would be unsafe; with --all: not all nodes vote
+  77     no quorum, because nodes refuse the user, the password, or what the user may do
+  78     doctor: no lock can be taken, or two clients could come to hold one
   79     run, elect: CMD had to end and could not be killed: it may still run
   128+n  ended by signal n (status --watch, leader --watch, top, node: 0)
   run and elect end with CMD's own code: 127 not found, 126 not runnable, 128+n killed by signal n";
@@ -302,9 +303,10 @@ pub(crate) struct RunArgs {
     /// Names of the locks; all of them are held while CMD runs
     #[arg(value_name = "KEY", required = true, value_parser = key_parser())]
     pub(crate) keys: Vec<Name>,
-    /// TTL of the locks: how long they outlive a crash of this machine
-    #[arg(long, value_name = "D", default_value = "10s", value_parser = ttl)]
-    pub(crate) ttl: Duration,
+    /// TTL of the locks: how long they outlive a crash of this machine [default: 10s, or --max-ttl if
+    /// that is less]
+    #[arg(long, value_name = "D", value_parser = ttl)]
+    pub(crate) ttl: Option<Duration>,
     /// How long to try again if a lock is taken, or forever [default: one attempt]
     #[arg(short, long, value_name = "D", value_parser = wait)]
     pub(crate) wait: Option<Duration>,
@@ -351,10 +353,12 @@ pub(crate) struct ElectArgs {
     /// Name of the election: the name of its lock
     #[arg(value_name = "NAME", value_parser = key_parser())]
     pub(crate) election: Name,
-    /// TTL of the lock: how long after the death of a leader another leads at the latest
-    #[arg(long, value_name = "D", default_value = "3s", value_parser = ttl)]
-    pub(crate) ttl: Duration,
-    /// What this candidate is called, 1 to 64 letters, digits and .-_+@/ [default: redbolt]
+    /// TTL of the lock: how long after the death of a leader another leads at the latest [default: 3s,
+    /// or --max-ttl if that is less]
+    #[arg(long, value_name = "D", value_parser = ttl)]
+    pub(crate) ttl: Option<Duration>,
+    /// What this candidate is called, 1 to 64 letters, digits and .-_+@/ [default: elect/ and CMD's
+    /// file]
     #[arg(long = "name", value_name = "WHO")]
     pub(crate) name: Option<String>,
     /// Least time left of the term for CMD to go on [default: a tenth of the TTL, at most 1s]
@@ -465,25 +469,22 @@ pub(crate) struct StatusArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Unsafe is what can give two holders, or no lock at all; a note leaves locks safe. Exit code 78 when
-something is unsafe. --max-ttl, --quorum and --restart-guard must be those of the clients.
+Exit code 0 when all nodes vote and locks are safe. 1 when locks are safe and some node does not vote
+(degraded). 78 when no lock can be taken, or two clients could come to hold one (unsafe). A note
+changes nothing. --max-ttl, --quorum and --restart-guard must be those of the clients.
 
-For scripts that restart nodes one by one: --wait looks again until nothing is unsafe, and --all calls
-it unsafe if any node does not vote.
+For scripts that restart nodes one by one: --wait looks again until all nodes vote and locks are safe.
 
 Example:  redbolt doctor --nodes 10.0.0.1:6379,10.0.0.2:6379,10.0.0.3:6379
           redbolt doctor --key sku:42        may the user take locks of this name
-          redbolt doctor --wait 5m --all     until all nodes vote")]
+          redbolt doctor --wait 5m           until all nodes vote")]
 pub(crate) struct DoctorArgs {
     /// Name of a lock that the user must be allowed to take; nothing is written to it
     #[arg(long, value_name = "KEY", value_parser = key_parser())]
     pub(crate) key: Option<Name>,
-    /// How long to look again while something is unsafe, or forever [default: one look]
+    /// How long to look again until all is well, or forever [default: one look]
     #[arg(long, value_name = "D", value_parser = wait)]
     pub(crate) wait: Option<Duration>,
-    /// Demand that all nodes vote, and not only a quorum
-    #[arg(long)]
-    pub(crate) all: bool,
 }
 
 #[derive(Debug, Args)]

@@ -14,7 +14,7 @@ use crate::advice::{Advice, Finding, advise};
 use crate::agreement::{self, Agreed, SHOWN_MAX};
 use crate::args::{DoctorArgs, Global, Switch};
 use crate::examined::{Clients, Examined};
-use crate::exit::{Failure, UNSAFE};
+use crate::exit::{DEGRADED, Failure, UNSAFE};
 use crate::fitness::Level;
 use crate::inspect::{NodeReport, examine};
 use crate::output::{Paint, say, short, us};
@@ -25,6 +25,9 @@ use crate::{inspect, look, settings, terminal};
 
 /// The key whose permissions are checked if the user names none.
 const KEY: &[u8] = b"redbolt:doctor";
+
+/// How many columns the word in front of a line takes.
+const LABEL: usize = 10;
 
 /// The pause between two looks, with `--wait`. Another client learns a little later, by the time that its
 /// own greeting takes, that a server is old enough: so nodes that were not fit are fit in two looks.
@@ -38,7 +41,7 @@ pub(crate) fn run(global: &Global, args: &DoctorArgs) -> Result<(), Failure> {
     let Found { nodes, advice, clients, agreed } = loop {
         let found = look(global, args)?;
         let left = end.map_or(Duration::ZERO, |end| now().until(end));
-        let is_fit = !found.advice.is_unsafe();
+        let is_fit = found.advice.verdict() == Level::Ok;
         if is_fit && !was_unfit || left.is_zero() {
             break found;
         }
@@ -49,9 +52,13 @@ pub(crate) fn run(global: &Global, args: &DoctorArgs) -> Result<(), Failure> {
     if global.json {
         say(json(&nodes, &advice, &clients, &agreed))?;
     } else {
-        print(&nodes, &advice, &agreed, args.all)?;
+        print(&nodes, &advice, &agreed)?;
     }
-    if advice.is_unsafe() { Err(Failure::code(UNSAFE)) } else { Ok(()) }
+    match advice.verdict() {
+        Level::Ok | Level::Note => Ok(()),
+        Level::Degraded => Err(Failure::code(DEGRADED)),
+        Level::Unsafe => Err(Failure::code(UNSAFE)),
+    }
 }
 
 /// What one look at the nodes showed.
@@ -71,7 +78,6 @@ fn look(global: &Global, args: &DoctorArgs) -> Result<Found, Failure> {
         max_ttl: settings::max_ttl(global),
         max_clock_skew: settings::max_clock_skew(global),
         has_key: args.key.is_some(),
-        wants_all: args.all,
     };
     let asked_us = wall_us();
     let reports = examine(&client, args.key.as_ref().map_or(KEY, |key| &key.0))?;
@@ -94,9 +100,10 @@ fn look(global: &Global, args: &DoctorArgs) -> Result<Found, Failure> {
 
 fn json(nodes: &[Examined], advice: &Advice, clients: &Clients, agreed: &Agreed) -> Value {
     let list: Vec<Value> = nodes.iter().map(node_json).collect();
-    let of = |level, own: &[Finding]| -> Vec<String> {
+    let of = |level| -> Vec<String> {
         let set = advice.checks.iter().filter(|check| check.level == level);
-        own.iter()
+        advice
+            .of(level)
             .map(|finding| format!("{}: {}", finding.node, finding.text))
             .chain(set.map(|check| format!("{}: {}", check.topic, check.text)))
             .collect()
@@ -109,23 +116,24 @@ fn json(nodes: &[Examined], advice: &Advice, clients: &Clients, agreed: &Agreed)
         })
         .collect();
     json!({
-        "ok": !advice.is_unsafe(),
+        "verdict": advice.verdict().word(),
         "nodes": list,
         "quorum": clients.quorum,
         "checks": checks,
         "agreement": agreed.json(),
-        "unsafe": of(Level::Unsafe, &advice.unsafe_because),
-        "notes": of(Level::Note, &advice.notes),
+        "unsafe": of(Level::Unsafe),
+        "degraded": of(Level::Degraded),
+        "notes": of(Level::Note),
     })
 }
 
 impl Level {
-    /// The word in its colour, eight columns wide.
+    /// The word in its colour.
     fn label(self, paint: Paint) -> String {
-        let word = format!("{:<8}", self.word());
+        let word = format!("{:<LABEL$}", self.word());
         match self {
             Self::Ok => paint.green(word),
-            Self::Note => paint.yellow(word),
+            Self::Note | Self::Degraded => paint.yellow(word),
             Self::Unsafe => paint.red(word),
         }
     }
@@ -243,12 +251,7 @@ fn node_json(node: &Examined) -> Value {
     })
 }
 
-fn print(
-    nodes: &[Examined],
-    advice: &Advice,
-    agreed: &Agreed,
-    wants_all: bool,
-) -> Result<(), Failure> {
+fn print(nodes: &[Examined], advice: &Advice, agreed: &Agreed) -> Result<(), Failure> {
     let (paint, columns) = (Paint::stdout(), terminal::width());
     let text = |value: &Option<String>| value.clone().unwrap_or_default();
     let header = ["node", "state", "server", "role", "up", "round trip", "clock"];
@@ -272,11 +275,11 @@ fn print(
         ]);
     }
     say(format_args!("{}\n\n{}\n", states.fit(columns), setups.fit(columns)))?;
-    let line =
-        |level: Level, text: &str| say(wrap(&format!("{}{text}", level.label(paint)), 8, columns));
-    for (level, findings) in [(Level::Unsafe, &advice.unsafe_because), (Level::Note, &advice.notes)]
-    {
-        for (names, text) in grouped(findings, nodes.len()) {
+    let line = |level: Level, text: &str| {
+        say(wrap(&format!("{}{text}", level.label(paint)), LABEL, columns))
+    };
+    for level in [Level::Unsafe, Level::Degraded, Level::Note] {
+        for (names, text) in grouped(advice.of(level), nodes.len()) {
             line(level, &format!("{names}: {text}"))?;
         }
     }
@@ -289,22 +292,23 @@ fn print(
     if let Some(more @ 1..) = agreed.differing.len().checked_sub(SHOWN_MAX) {
         line(Level::Note, &format!("and {more} more clients: --json names all"))?;
     }
-    let verdict = if wants_all {
-        "not all of these nodes are fit for locks: see above"
-    } else {
-        "locks on these nodes would be unsafe or impossible: see above"
+    let verdict = match advice.verdict() {
+        Level::Ok | Level::Note => {
+            "new locks on these nodes are safe; redbolt ls shows those that are held"
+        }
+        Level::Degraded => "new locks on these nodes are safe, but not all nodes vote: see above",
+        Level::Unsafe if advice.is_unsafe() => "locks on these nodes would be unsafe: see above",
+        Level::Unsafe => "no lock can be taken on these nodes now: see above",
     };
-    let (level, verdict) = if advice.is_unsafe() {
-        (Level::Unsafe, verdict)
-    } else {
-        (Level::Ok, "new locks on these nodes are safe; redbolt ls shows those that are held")
-    };
-    line(level, &paint.bold(verdict))?;
+    line(advice.verdict(), &paint.bold(verdict))?;
     Ok(())
 }
 
 /// Findings with the same text together, with the names of their nodes.
-fn grouped(findings: &[Finding], node_count: usize) -> Vec<(String, &str)> {
+fn grouped<'a>(
+    findings: impl Iterator<Item = &'a Finding>,
+    node_count: usize,
+) -> Vec<(String, &'a str)> {
     let mut groups: Vec<(Vec<&str>, &str)> = Vec::new();
     for finding in findings {
         match groups.iter_mut().find(|(_, text)| *text == finding.text) {

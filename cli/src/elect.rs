@@ -5,6 +5,8 @@
 //! - A term is a lock; the command runs under it as under that of `redbolt run`, and has ended before
 //!   this process campaigns again.
 
+use std::time::Duration;
+
 use redbolt::Lease;
 
 use crate::args::{ElectArgs, Global};
@@ -13,17 +15,20 @@ use crate::exit::Failure;
 use crate::lock::{options, waiting};
 use crate::output::{note, shown};
 use crate::session::Session;
-use crate::settings::PROGRAM;
-use crate::work;
+use crate::{settings, work};
+
+/// The TTL where none is given: how long after the death of a leader another leads.
+const TTL: Duration = Duration::from_secs(3);
 
 pub(crate) fn run(global: &Global, args: &ElectArgs) -> Result<(), Failure> {
-    let grace = work::grace(args.ttl, args.grace)?;
-    let who = args.name.as_deref().unwrap_or(PROGRAM);
-    let mut session = work::session(global, "elect", |config| config.client_name(who))?;
+    let ttl = settings::ttl(global, args.ttl, TTL);
+    let grace = work::grace(ttl, args.grace)?;
+    let who = args.name.clone().unwrap_or_else(|| work::name_of("elect", &args.command));
+    let mut session = work::session(global, "elect", |config| config.client_name(&*who))?;
     let name = shown(&args.election.0);
     loop {
         session.is_telling = true;
-        let term = campaign(&mut session, args)?;
+        let term = campaign(&mut session, args, ttl)?;
         note(format_args!("leads {name} as {who}"));
         let ended = work::under(&mut session, vec![term], &args.command, grace, None)?;
         if !ended.is_lost_alone() {
@@ -36,8 +41,8 @@ pub(crate) fn run(global: &Global, args: &ElectArgs) -> Result<(), Failure> {
 }
 
 /// Waits until this candidate leads.
-fn campaign(session: &mut Session, args: &ElectArgs) -> Result<Lease, Failure> {
+fn campaign(session: &mut Session, args: &ElectArgs, ttl: Duration) -> Result<Lease, Failure> {
     let key = &args.election.0;
     let _waiting = waiting(session, key, Some(FOREVER));
-    session.lock(key, options(args.ttl, args.fence).announced(), Some(FOREVER))
+    session.lock(key, options(ttl, args.fence).announced(), Some(FOREVER))
 }

@@ -5,6 +5,9 @@ use std::time::Duration;
 use redbolt::Cause;
 use redbolt::inspect::NodeState;
 
+/// The commands that release a lock. One of them is enough.
+pub(crate) const RELEASING: [&str; 3] = ["DELIFEQ", "DELEX", "EVAL"];
+
 /// One node as the doctor found it.
 #[derive(Clone, Debug)]
 pub(crate) struct Examined {
@@ -52,8 +55,6 @@ pub(crate) struct Clients {
     pub(crate) max_clock_skew: Duration,
     /// Whether the user named a lock whose key must be permitted.
     pub(crate) has_key: bool,
-    /// Whether the user wants all nodes to vote.
-    pub(crate) wants_all: bool,
 }
 
 impl Examined {
@@ -71,11 +72,21 @@ impl Examined {
         self.refused.iter().find(|(name, _)| *name == command).map(|(_, cause)| *cause)
     }
 
-    /// Whether it can grant a lock now.
-    pub(crate) fn can_vote(&self) -> bool {
+    /// Whether it can grant a lock now; with `has_key` the lock that the user named.
+    pub(crate) fn can_vote(&self, has_key: bool) -> bool {
         let cause = self.refusal("SET");
         // Other keys than the one that was asked for may be permitted.
-        self.state == NodeState::Admitted && cause.is_none_or(|cause| cause == Cause::KeyDenied)
+        let may_take = cause.is_none_or(|cause| cause == Cause::KeyDenied && !has_key);
+        self.state == NodeState::Admitted && may_take && self.can_release()
+    }
+
+    /// Whether the user may run a command that releases a lock.
+    pub(crate) fn can_release(&self) -> bool {
+        let is_refused = |command: &&str| {
+            let refusal = self.refusal(command);
+            matches!(refusal, Some(Cause::NoPermission | Cause::Unsupported))
+        };
+        !RELEASING.iter().all(is_refused)
     }
 
     /// How it may forget locks in a restart; `None` if it keeps every write.
@@ -139,6 +150,6 @@ pub(crate) mod samples {
 
     pub(crate) fn clients(quorum: usize, guard_is_on: bool) -> Clients {
         let (max_ttl, max_clock_skew) = (Duration::from_secs(30), Duration::from_secs(1));
-        Clients { quorum, guard_is_on, max_ttl, max_clock_skew, has_key: false, wants_all: false }
+        Clients { quorum, guard_is_on, max_ttl, max_clock_skew, has_key: false }
     }
 }

@@ -16,6 +16,8 @@ use crate::output::{note, say, shown};
 use crate::remedy::fence_remedy;
 
 pub(crate) const OVERSOLD: u8 = 1;
+/// Locks are safe, and not all nodes vote.
+pub(crate) const DEGRADED: u8 = 1;
 /// The user said no.
 pub(crate) const REFUSED: u8 = 1;
 pub(crate) const USAGE: u8 = 64;
@@ -118,6 +120,11 @@ impl Failure {
         self
     }
 
+    /// Says how to wait, where the lock is taken.
+    pub(crate) fn hint_wait(self) -> Self {
+        if self.code == TAKEN { self.hint("--wait 5s waits for it") } else { self }
+    }
+
     /// Names the lock, where there are several.
     pub(crate) fn of(mut self, key: &[u8]) -> Self {
         self.message.insert_str(0, &format!("{}: ", shown(key)));
@@ -205,15 +212,21 @@ const HELD: Denied = (Cause::Held.name(), Cause::Held.text());
 /// Why a node does not extend a lock.
 const GONE: Denied = ("gone", "not there with this token");
 
-/// The code of a command that had no quorum, by what the nodes say. A login that so many nodes refuse
-/// that the others are no quorum is mended by other means than nodes that are away.
+/// The code of a command that had no quorum, by the cause of each node. It is a matter of rights where
+/// nodes refuse the user, and would make a quorum with those that answer. A node counts with them too if
+/// its answer was not waited for: so the order of the answers changes nothing.
 pub(crate) fn code_without_quorum(causes: impl Iterator<Item = Cause>, quorum: usize) -> u8 {
-    let is_refusal = |cause: &Cause| {
-        use Cause::{Credentials, InfoDenied, KeyDenied, NoPermission};
-        matches!(cause, Credentials | InfoDenied | KeyDenied | NoPermission)
-    };
-    let (refusals, others): (Vec<_>, Vec<_>) = causes.partition(is_refusal);
-    if !refusals.is_empty() && others.len() < quorum { NO_PERMISSION } else { NO_QUORUM }
+    let (mut refused, mut others) = (0, 0);
+    for cause in causes {
+        use Cause::{Credentials, Gated, Held, InfoDenied, KeyDenied, NoPermission};
+        if matches!(cause, Credentials | InfoDenied | KeyDenied | NoPermission) {
+            refused += 1;
+        } else if matches!(cause, Cause::None | Held | Gated) {
+            others += 1;
+        }
+    }
+    let is_refusal = refused > 0 && refused + others >= quorum;
+    if is_refusal { NO_PERMISSION } else { NO_QUORUM }
 }
 
 fn code_of(ballot: &Ballot) -> u8 {
@@ -299,10 +312,7 @@ impl From<LockError> for Failure {
         match &error {
             LockError::Taken(ballot) => {
                 let failure = Self::ballot(TAKEN, "taken", "", ballot);
-                let (held, nodes) = (ballot.denied(), failure.nodes.len());
-                let message =
-                    format!("the lock is taken: another holds it on {held} of {nodes} nodes");
-                Self { message, ..failure }
+                Self { message: "the lock is taken: another holds it".to_owned(), ..failure }
             }
             LockError::NoQuorum(ballot) => {
                 let hint = fence_remedy(ballot).unwrap_or(DOCTOR);
@@ -379,5 +389,27 @@ impl From<io::Error> for Failure {
 impl From<redbolt_embedded::NodesError> for Failure {
     fn from(error: redbolt_embedded::NodesError) -> Self {
         Self::new(SYSTEM, "system", format!("embedded nodes: {error}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_code_does_not_depend_on_which_nodes_answered_before_the_decision() {
+        use Cause::{ConnectionRefused, Credentials, Held, KeyDenied, None, Quarantined, Timeout};
+        let table = [
+            ([KeyDenied, KeyDenied, KeyDenied, None, None], NO_PERMISSION),
+            ([Quarantined, KeyDenied, KeyDenied, None, None], NO_PERMISSION),
+            ([Quarantined, KeyDenied, KeyDenied, KeyDenied, KeyDenied], NO_PERMISSION),
+            ([Held, Held, KeyDenied, None, None], NO_PERMISSION),
+            ([ConnectionRefused, Timeout, Credentials, None, None], NO_PERMISSION),
+            ([ConnectionRefused, Timeout, Timeout, KeyDenied, KeyDenied], NO_QUORUM),
+            ([ConnectionRefused, Timeout, Timeout, None, None], NO_QUORUM),
+        ];
+        for (causes, code) in table {
+            assert_eq!(code_without_quorum(causes.into_iter(), 3), code, "{causes:?}");
+        }
     }
 }

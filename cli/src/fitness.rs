@@ -9,11 +9,14 @@ use redbolt::inspect::NodeState;
 use crate::examined::{Clients, Examined};
 use crate::output::short;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How bad a finding is, from good to bad.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Level {
     Ok,
-    /// Worth knowing; locks are safe.
+    /// Worth knowing.
     Note,
+    /// A node has no vote; locks are safe.
+    Degraded,
     /// Locks would be unsafe or impossible.
     Unsafe,
 }
@@ -23,6 +26,7 @@ impl Level {
         match self {
             Self::Ok => "ok",
             Self::Note => "note",
+            Self::Degraded => "degraded",
             Self::Unsafe => "unsafe",
         }
     }
@@ -36,6 +40,9 @@ pub(crate) struct Check {
     pub(crate) text: String,
 }
 
+/// The check that finds whether locks are possible at all.
+pub(crate) const QUORUM: &str = "quorum";
+
 /// The doctor mentions wall clocks that are further apart than this, if the clients allow so much.
 const CLOCK_OFFSET_MAX: Duration = Duration::from_secs(1);
 
@@ -46,7 +53,7 @@ const TESTED: [(&str, u32, u32); 2] = [("redis", 7, 0), ("valkey", 8, 1)];
 pub(crate) fn judge_set(nodes: &[Examined], clients: &Clients) -> Vec<Check> {
     let check = |topic, (level, text)| Check { topic, level, text };
     vec![
-        check("quorum", quorum(nodes, clients)),
+        check(QUORUM, quorum(nodes, clients)),
         check("persistence", persistence(nodes, clients)),
         check("guard", guard(nodes, clients)),
         check("clocks", clocks(nodes, clients)),
@@ -57,7 +64,7 @@ pub(crate) fn judge_set(nodes: &[Examined], clients: &Clients) -> Vec<Check> {
 
 fn quorum(nodes: &[Examined], clients: &Clients) -> (Level, String) {
     let (count, quorum) = (nodes.len(), clients.quorum);
-    let voting = nodes.iter().filter(|node| node.can_vote()).count();
+    let voting = nodes.iter().filter(|node| node.can_vote(clients.has_key)).count();
     let Some(spare) = voting.checked_sub(quorum) else {
         let denied =
             nodes.iter().filter(|node| node.state == NodeState::Admitted && node.is_denied("SET"));
@@ -82,11 +89,7 @@ fn quorum(nodes: &[Examined], clients: &Clients) -> (Level, String) {
         return (Level::Unsafe, text);
     };
     let votes = format!("{voting} of {count} nodes vote, {quorum} make a lock");
-    if clients.wants_all && voting < count {
-        let text =
-            format!("{votes}, and --all wants all of them: repair the others, or wait for them");
-        return (Level::Unsafe, text);
-    }
+    let level = if voting < count { Level::Degraded } else { Level::Ok };
     if quorum == count {
         let text =
             format!("{votes}: each must answer for every lock; with more nodes some may fail");
@@ -94,14 +97,15 @@ fn quorum(nodes: &[Examined], clients: &Clients) -> (Level, String) {
     }
     if spare == 0 {
         let text = format!("{votes}: one more failure and no lock can be taken: repair the others");
-        return (Level::Note, text);
+        return (level, text);
     }
     if count.is_multiple_of(2) && quorum == count / 2 + 1 {
         let less = count - 1;
         let text = format!("{votes}: no more may fail than with {less}; an odd number is better");
-        return (Level::Note, text);
+        return (level.max(Level::Note), text);
     }
-    (Level::Ok, format!("{votes}: {spare} more may fail for new locks"))
+    let failures = if spare == 1 { "failure" } else { "failures" };
+    (level, format!("{votes}: new locks survive {spare} more {failures}"))
 }
 
 const fn quarantine(node: &Examined) -> Option<Duration> {
@@ -241,7 +245,7 @@ fn is_tested(server: &str) -> bool {
 fn access(nodes: &[Examined]) -> (Level, String) {
     let locked_out = names(nodes, |node| node.cause == Cause::Credentials);
     if !locked_out.is_empty() {
-        return (Level::Unsafe, format!("user or password refused: {locked_out}"));
+        return (Level::Degraded, format!("user or password refused: {locked_out}"));
     }
     if !nodes.iter().any(Examined::was_asked) {
         return nothing_known();
@@ -318,16 +322,20 @@ mod tests {
     fn a_quorum_without_a_spare_vote_is_worth_a_word() {
         let mut nodes = vec![fit("a"), fit("b"), fit("c")];
         nodes[0].state = NodeState::Disconnected;
-        let said = |nodes: &[Examined], quorum, part: &str| {
+        let said = |nodes: &[Examined], quorum, level, part: &str| {
             let checks = judge_set(nodes, &clients(quorum, true));
-            assert_eq!(find(&checks, "quorum").level, Level::Note, "{checks:?}");
+            assert_eq!(find(&checks, "quorum").level, level, "{checks:?}");
             assert!(find(&checks, "quorum").text.contains(part), "{checks:?}");
         };
-        said(&nodes, 2, "one more failure");
+        said(&nodes, 2, Level::Degraded, "one more failure");
         nodes[0].state = NodeState::Admitted;
-        said(&nodes, 3, "each must answer");
+        said(&nodes, 3, Level::Note, "each must answer");
         nodes.push(fit("d"));
-        said(&nodes, 3, "an odd number");
+        said(&nodes, 3, Level::Note, "an odd number");
+        nodes.push(fit("e"));
+        said(&nodes, 3, Level::Ok, "new locks survive 2 more failures");
+        nodes[0].state = NodeState::Disconnected;
+        said(&nodes, 3, Level::Degraded, "new locks survive 1 more failure");
     }
 
     #[test]

@@ -107,8 +107,7 @@ const NO_SPARE: &str = "no vote to spare: one more node that fails or restarts e
 pub(crate) fn why_unknown(holder: &Holder) -> Option<&'static str> {
     let is_unknown = holder.by.client.is_some() && holder.name().is_none();
     is_unknown.then_some(
-        "no node lists this client: it has ended or lost its connections, or the user may not run \
-         CLIENT LIST; a script may have taken the lock with redbolt lock and extend it: look whether \
-         the time until it ends grows",
+        "no node lists this client: it has ended, or is a script's redbolt lock, or this user may not \
+         run CLIENT LIST",
     )
 }

@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
-use redbolt::{Lease, LockOptions};
+use redbolt::{Lease, LockOptions, now};
 use serde_json::json;
 
 use crate::args::{Global, LockArgs};
 use crate::exit::{Failure, TAKEN};
+use crate::holders;
 use crate::output::{ms, say, short, shown};
 use crate::session::Session;
 use crate::signals::ENDING;
@@ -16,8 +17,14 @@ use crate::waiting::Waiting;
 pub(crate) fn run(global: &Global, args: &LockArgs) -> Result<(), Failure> {
     let mut session = Session::open(global, &ENDING)?;
     let waiting = waiting(&session, &args.key.0, args.wait);
-    let result = session.lock(&args.key.0, options(args.ttl, args.fence), args.wait);
+    let (key, began) = (&args.key.0, now());
+    let result = session.lock(key, options(args.ttl, args.fence), args.wait);
     drop(waiting);
+    let waited = args.wait.map(|_| now() - began);
+    let result = result.map_err(|failure| {
+        let failure = explain(&mut session, failure, key, waited);
+        if waited.is_some() { failure } else { failure.hint_wait() }
+    });
     let result = result.and_then(|lease| {
         session.gather_votes(&lease)?;
         // If this or printing fails, the drop of the lease releases the lock again.
@@ -26,7 +33,7 @@ pub(crate) fn run(global: &Global, args: &LockArgs) -> Result<(), Failure> {
         Ok(())
     });
     session.close();
-    result.map_err(|failure| hint_taken(failure, &args.key.0, args.wait))
+    result
 }
 
 /// What a lock is taken with.
@@ -66,11 +73,30 @@ pub(crate) fn waiting(session: &Session, key: &[u8], wait: Option<Duration>) -> 
     wait.map(|wait| Waiting::start(&session.config, key, wait))
 }
 
-/// Adds what to do when the lock is taken.
-pub(crate) fn hint_taken(failure: Failure, key: &[u8], wait: Option<Duration>) -> Failure {
+/// Says of a lock that is taken who holds it, as far as one round trip tells, and how long was waited.
+pub(crate) fn explain(
+    session: &mut Session,
+    failure: Failure,
+    key: &[u8],
+    waited: Option<Duration>,
+) -> Failure {
     if failure.code != TAKEN {
         return failure;
     }
-    let failure = if wait.is_some() { failure } else { failure.hint("--wait 5s waits for it") };
+    let seen = session.look_at(key);
+    let holder = seen.as_ref().and_then(|seen| Some((seen.holder.as_ref()?, seen.nodes.len())));
+    let by = holder.map(|(holder, count)| {
+        let (votes, by) = (holder.by.votes, holders::words(holder));
+        format!("held on {votes} of {count} nodes by {by}{}", holders::for_now(holder))
+    });
+    let by = by.unwrap_or_else(|| "another holds it or asks for it".to_owned());
+    let failure = Failure { message: format!("the lock is taken: {by}"), ..failure };
+    let failure = match waited {
+        Some(waited) => failure.hint(&format!("waited {}", short(waited))),
+        None => failure,
+    };
+    if holder.is_some_and(|(holder, _)| holder.name().is_some()) {
+        return failure;
+    }
     failure.hint(&format!("redbolt status {} shows by whom and for how long", shown(key)))
 }

@@ -62,7 +62,7 @@ pub(crate) fn run(global: &Global, args: &LsArgs) -> Result<(), Failure> {
     if !global.json
         && let Some(why) = holders.find_map(holders::why_unknown)
     {
-        note(format_args!("where the holder is only a client: {why}"));
+        note(format_args!("where the holder has no name, {why}"));
     }
     if may_miss { Err(Failure::code(NO_QUORUM)) } else { Ok(()) }
 }

@@ -42,7 +42,8 @@ pub(crate) fn tell(notices: impl Iterator<Item = Notice>) {
 pub(crate) fn short(duration: Duration) -> String {
     let us = duration.as_micros();
     match us {
-        0..1_000 => format!("{us} us"),
+        0 => "0 s".to_owned(),
+        1..1_000 => format!("{us} us"),
         1_000..10_000 => format!("{:.1} ms", duration.as_secs_f64() * 1e3),
         10_000..1_000_000 => format!("{} ms", us / 1_000),
         1_000_000..100_000_000 => format!("{:.1} s", duration.as_secs_f64()),

@@ -6,44 +6,36 @@
 //!   so waiters cannot deadlock.
 //! - The driver keeps the locks alive, also while `run` waits for the next one.
 
-use std::ffi::OsString;
-use std::path::Path;
+use std::time::Duration;
 
 use redbolt::{Lease, now};
 
 use crate::args::{Global, RunArgs};
 use crate::exit::{Failure, LOST, TAKEN};
-use crate::lock::{hint_taken, options, waiting};
+use crate::lock::{explain, options, waiting};
 use crate::output::shown;
 use crate::session::{CONNECT_LIMIT, Session};
-use crate::work;
+use crate::{settings, work};
 
-/// The most letters of a file's name in that of a client, which has at most 64.
-const FILE_MAX: usize = 60;
+/// The TTL where none is given.
+const TTL: Duration = Duration::from_secs(10);
 
 pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<(), Failure> {
-    let grace = work::grace(args.ttl, args.grace)?;
+    let ttl = settings::ttl(global, args.ttl, TTL);
+    let grace = work::grace(ttl, args.grace)?;
     if args.fence && keys(args).len() > 1 {
         return Err(Failure::usage("--fence takes one KEY: fences compare within one lock only"));
     }
-    let name = args.name.clone().unwrap_or_else(|| name_of(&work::command(&args.command)));
+    let name = args.name.clone().unwrap_or_else(|| work::name_of("run", &args.command));
     let mut session = work::session(global, "run", |config| config.client_name(name))?;
     // The error of a single attempt already says everything.
     session.is_telling = args.wait.is_some();
-    let leases = take_all(&mut session, args);
-    let leases = leases.map_err(|failure| conflict(failure, args, global.json))?;
+    let is_quiet = args.conflict_exit_code == Some(0) && !global.json;
+    let leases = take_all(&mut session, args, ttl, is_quiet);
+    let leases = leases.map_err(|failure| conflict(failure, args, is_quiet))?;
     let ended = work::under(&mut session, leases, &args.command, grace, args.max_hold);
     session.close();
     ended?.judge()
-}
-
-/// What a holder is called that was given no name: `run/` and the file that runs, never its arguments.
-fn name_of(command: &[OsString]) -> String {
-    let file = command.first().and_then(|program| Path::new(program).file_name());
-    let file = file.unwrap_or_default().to_string_lossy();
-    let plain = |c: char| if c.is_ascii_alphanumeric() || ".-_+@".contains(c) { c } else { '_' };
-    let file: String = file.chars().map(plain).take(FILE_MAX).collect();
-    format!("run/{file}")
 }
 
 /// The names of the locks, each once and in the order of their bytes.
@@ -56,14 +48,20 @@ fn keys(args: &RunArgs) -> Vec<&[u8]> {
 
 /// Takes the locks, in the order of their bytes. If one cannot be taken, the others are dropped and
 /// so released.
-fn take_all(session: &mut Session, args: &RunArgs) -> Result<Vec<Lease>, Failure> {
+fn take_all(
+    session: &mut Session,
+    args: &RunArgs,
+    ttl: Duration,
+    is_quiet: bool,
+) -> Result<Vec<Lease>, Failure> {
     let keys = keys(args);
     session.wait_settled(CONNECT_LIMIT)?;
     let end = args.wait.map(|wait| now() + wait);
     let mut leases: Vec<Lease> = Vec::with_capacity(keys.len());
     for key in keys {
-        let left = end.map(|end| now().until(end));
-        let acquire = options(args.ttl, args.fence).announced();
+        let began = now();
+        let left = end.map(|end| began.until(end));
+        let acquire = options(ttl, args.fence).announced();
         let waiting = waiting(session, key, left);
         let taken = session.lock(key, acquire, left);
         drop(waiting);
@@ -79,18 +77,24 @@ fn take_all(session: &mut Session, args: &RunArgs) -> Result<Vec<Lease>, Failure
             ));
         }
         leases.push(taken.map_err(|failure| {
+            if is_quiet {
+                return failure;
+            }
+            let waited = args.wait.map(|_| now() - began);
+            let failure = explain(session, failure, key, waited);
             let failure = if args.keys.len() > 1 { failure.of(key) } else { failure };
             // With --no-wait the user already knows that the command does not wait.
-            if args.no_wait { failure } else { hint_taken(failure, key, args.wait) }
+            let is_told = args.no_wait || args.wait.is_some();
+            if is_told { failure } else { failure.hint_wait() }
         })?);
     }
     Ok(leases)
 }
 
 /// The failure for a lock that is taken, as the options ask for it.
-fn conflict(failure: Failure, args: &RunArgs, json: bool) -> Failure {
+fn conflict(failure: Failure, args: &RunArgs, is_quiet: bool) -> Failure {
     match args.conflict_exit_code {
-        Some(0) if failure.code == TAKEN && !json => Failure::code(0),
+        Some(_) if failure.code == TAKEN && is_quiet => Failure::code(0),
         Some(code) if failure.code == TAKEN => Failure { code, ..failure },
         _ => failure,
     }

@@ -15,12 +15,13 @@ use redbolt::Instant;
 use redbolt::driver::mio::{Events, Poll, Token, Waker};
 use redbolt::driver::{Driver, Outcome};
 use redbolt::engine::OpId;
-use redbolt::inspect::{NodeHealth, NodeState};
+use redbolt::inspect::{NodeHealth, NodeState, Query};
 use redbolt::{Cause, Config, Lease, LockError, LockOptions, Retry, now};
 
 use crate::alarm::Alarm;
 use crate::args::Global;
 use crate::exit::{Failure, LOST, SYSTEM};
+use crate::inspect::SeenLock;
 use crate::output::tell;
 use crate::settings;
 use crate::signals::{ENDING, Signal, Signals, number};
@@ -200,6 +201,15 @@ impl Session {
             return Err(LockError::Cancelled.into());
         };
         Ok(result?)
+    }
+
+    /// Who holds the lock `key`, as far as one round trip says.
+    pub(crate) fn look_at(&mut self, key: &[u8]) -> Option<SeenLock> {
+        let query = Query::leader(&self.driver.wire_key(key).ok()?);
+        let op = self.driver.query(&query).ok()?;
+        let Outcome::Query(answers) = self.finish(op).ok()? else { return None };
+        let quorum = u32::try_from(self.quorum).ok()?;
+        Some(SeenLock::of(key, &self.driver.nodes(), &answers, quorum))
     }
 
     /// Waits until every node that votes has granted `lease` or `node_timeout` has passed.

@@ -12,7 +12,7 @@ use crate::args::{Global, Switch};
 use crate::exit::Failure;
 
 /// What clients call themselves that were given no name.
-pub(crate) const PROGRAM: &str = "redbolt";
+const PROGRAM: &str = "redbolt";
 
 /// The clients' default for the longest TTL.
 const MAX_TTL: Duration = Duration::from_secs(30);
@@ -84,6 +84,11 @@ pub(crate) fn config_of(global: &Global, nodes: &str) -> Result<Config, Failure>
 /// The longest TTL that any client uses.
 pub(crate) fn max_ttl(global: &Global) -> Duration {
     global.max_ttl.unwrap_or(MAX_TTL)
+}
+
+/// The TTL that was given, else the default, which follows the longest TTL of any client.
+pub(crate) fn ttl(global: &Global, given: Option<Duration>, default: Duration) -> Duration {
+    given.unwrap_or_else(|| default.min(max_ttl(global)))
 }
 
 /// How far a node's clock may be from this machine's for a lock with a fence.

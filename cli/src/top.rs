@@ -15,7 +15,7 @@ use crate::look;
 use crate::ls::{counted, held_for, left_out, long_table, prefix};
 use crate::output::{Paint, short};
 use crate::signals::{ENDING, Signals};
-use crate::terminal::{Picture, height, is_live};
+use crate::terminal::{Picture, height, is_live, width};
 
 /// How often the command drives the client, and looks for a key.
 const STEP: Duration = Duration::from_millis(20);
@@ -56,9 +56,8 @@ fn lines(client: &Client, listing: &Listing, interval: Duration) -> Vec<String> 
     );
     let mut lines = vec![paint.bold(head)];
     lines.extend(left_out(listing).map(|nodes| paint.red(format!("not searched: {nodes}"))));
-    let table = long_table(locks.iter());
-    // A row that is too wide is cut: it is one line, whatever the width.
-    lines.extend(table.to_string().lines().map(str::to_owned));
+    let table = long_table(locks.iter()).narrow(width());
+    lines.extend(table.lines().map(str::to_owned));
     let end = format!("{}, each {}; q or Ctrl-C ends", time(), short(interval));
     let rows = height().saturating_sub(2);
     lines.truncate(rows);

@@ -107,7 +107,11 @@ impl Teller {
         let SeenLock { holder, nodes, .. } = inspect::holder(client, &self.key).ok()?;
         let is_denied = |node: &NodeKey| node.state == KeyState::Error(Cause::NoPermission);
         Some(match holder {
-            Some(holder) => Why::Held(holders::words(&holder) + &holders::since(&holder)),
+            Some(holder) => {
+                let why = holders::why_unknown(&holder).map(|why| format!(": {why}"));
+                let words = holders::words(&holder) + &holders::since(&holder);
+                Why::Held(words + &why.unwrap_or_default())
+            }
             None if nodes.iter().any(is_denied) => Why::HeldByAnother,
             None => Why::Unclear,
         })

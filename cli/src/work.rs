@@ -13,6 +13,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
+use std::path::Path;
 use std::time::Duration;
 
 use redbolt::Instant;
@@ -57,6 +58,9 @@ const PASSED_ON: [Signal; 6] = [
     Signal::SIGUSR2,
 ];
 
+/// The most letters of a client's name.
+const NAME_MAX: usize = 64;
+
 /// The least time left of a lock for the command to go on.
 pub(crate) fn grace(ttl: Duration, chosen: Option<Duration>) -> Result<Duration, Failure> {
     let grace = chosen.unwrap_or_else(|| (ttl / 10).min(GRACE_MAX));
@@ -94,6 +98,17 @@ pub(crate) fn command(args: &CommandArgs) -> Vec<OsString> {
     let Some(line) = &args.line else { return args.command.clone() };
     let shell = std::env::var_os("SHELL").filter(|shell| !shell.is_empty());
     vec![shell.unwrap_or_else(|| "/bin/sh".into()), "-c".into(), line.clone()]
+}
+
+/// What a holder is called that was given no name: the subcommand and the file that runs, never its
+/// arguments.
+pub(crate) fn name_of(subcommand: &str, args: &CommandArgs) -> String {
+    let command = command(args);
+    let file = command.first().and_then(|program| Path::new(program).file_name());
+    let file = file.unwrap_or_default().to_string_lossy();
+    let plain = |c: char| if c.is_ascii_alphanumeric() || ".-_+@".contains(c) { c } else { '_' };
+    let file = file.chars().map(plain);
+    format!("{subcommand}/").chars().chain(file).take(NAME_MAX).collect()
 }
 
 /// How a command under locks ended.

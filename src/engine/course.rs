@@ -42,6 +42,7 @@ impl Engine {
     #[cold]
     pub(super) fn attempt_failed(&mut self, index: OpIndex, outcome: Verdict, now: Now) {
         self.locks.ops.unlist(index);
+        let outcome = self.locks.weigh_denials(index, outcome, now);
         self.locks.ops.at_mut(index).failed = outcome;
         self.locks.observe(Happening::AttemptFailed { op: index, outcome });
         let slot_index = self.locks.ops.at(index).slot();

@@ -200,7 +200,7 @@ impl Cause {
             Self::None => "its answer was not waited for",
             Self::Held => "held by another",
             Self::NotConnected => "not connected",
-            Self::Connecting => "still connecting",
+            Self::Connecting => "does not answer yet",
             Self::ConnectionRefused => "connection refused",
             Self::ConnectTimeout => "no connection within the connect timeout",
             Self::SocketPath => "the socket cannot be opened",

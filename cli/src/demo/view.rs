@@ -117,7 +117,7 @@ impl View {
         let oversold = format!("oversold {}", scene.oversold);
         let oversold = if scene.oversold > 0 { paint.red(oversold) } else { paint.green(oversold) };
         let acquire = scene.acquire.map_or_else(String::new, |(p50, p99)| {
-            format!("   acquire p50 {}  p99 {}", short(p50), short(p99))
+            format!("   acquire with wait p50 {}  p99 {}", short(p50), short(p99))
         });
         lines.push(format!(
             "  sold {:<5} {:>4}/s   {oversold}{acquire}",

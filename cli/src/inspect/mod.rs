@@ -135,6 +135,18 @@ impl KeyState {
 }
 
 impl SeenLock {
+    /// By what the nodes answer to a question for the leader.
+    pub(crate) fn of(
+        key: &[u8],
+        nodes: &[NodeHealth],
+        answers: &[NodeAnswers],
+        quorum: u32,
+    ) -> Self {
+        let nodes = nodes.iter().zip(answers);
+        let nodes = nodes.map(|(node, answers)| NodeKey::read(node, answers, 0));
+        Self::read(key, nodes.collect(), answers, 0, quorum)
+    }
+
     /// By the replies of each node that [`Led::read`] reads from this place on.
     fn read(
         key: &[u8],
@@ -172,7 +184,7 @@ impl SeenLock {
 pub(crate) fn leader(client: &Client, key: &[u8]) -> Result<SeenLock, LockError> {
     let query = Query::leader(&client.wire_key(key)?);
     let answers = client.query(&query).wait()?;
-    Ok(seen(client, key, &answers))
+    Ok(SeenLock::of(key, &client.nodes().wait(), &answers, client.quorum()))
 }
 
 /// Who holds the lock `key`. Where a client of Redbolt holds it one node after the other is then asked
@@ -180,7 +192,7 @@ pub(crate) fn leader(client: &Client, key: &[u8]) -> Result<SeenLock, LockError>
 pub(crate) fn holder(client: &Client, key: &[u8]) -> Result<SeenLock, LockError> {
     let query = Query::leader(&client.wire_key(key)?).all(&[b"INFO", b"clients"]);
     let answers = client.query(&query).wait()?;
-    let mut seen = seen(client, key, &answers);
+    let mut seen = SeenLock::of(key, &client.nodes().wait(), &answers, client.quorum());
     let lists = answers.iter().filter(|answers| may_list(answers, 3).is_ok());
     for node in lists.map(|answers| answers.node) {
         if !seen.wants_list() {
@@ -191,10 +203,4 @@ pub(crate) fn holder(client: &Client, key: &[u8]) -> Result<SeenLock, LockError>
         }
     }
     Ok(seen)
-}
-
-fn seen(client: &Client, key: &[u8], answers: &[NodeAnswers]) -> SeenLock {
-    let nodes = client.nodes().wait();
-    let nodes = nodes.iter().zip(answers).map(|(node, answers)| NodeKey::read(node, answers, 0));
-    SeenLock::read(key, nodes.collect(), answers, 0, client.quorum())
 }

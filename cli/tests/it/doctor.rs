@@ -37,10 +37,9 @@ fn fit_servers_get_seven_good_words_and_no_other() {
     for name in ["quorum", "persistence", "guard", "clocks", "versions", "access", "agreement"] {
         assert_eq!(check(&report, name)["state"], "ok", "{report}");
     }
-    assert_eq!(
-        (&report["unsafe"], &report["notes"]),
-        (&Value::Array(vec![]), &Value::Array(vec![]))
-    );
+    for list in ["unsafe", "degraded", "notes"] {
+        assert_eq!(report[list], Value::Array(vec![]), "{report}");
+    }
     let versions = check(&report, "versions")["message"].to_string();
     assert!(
         versions.contains("1 x Redis 7.0") && versions.contains("1 x Valkey 9.1"),
@@ -50,25 +49,30 @@ fn fit_servers_get_seven_good_words_and_no_other() {
     assert!(servers.iter().all(|server| server.command(&["DBSIZE"]) == b":0\r\n"));
 }
 
-/// What one node of three is set to, whether locks are unsafe by it, and what the doctor says.
+/// What one node of three is set to, the list in which the doctor names it, how it ends and what it says.
 #[test]
 fn what_is_wrong_with_one_server_is_said_with_its_name_and_its_remedy() {
     let Some(mut servers) = three() else { return };
     let _ = servers.pop();
     let other = servers[0].port().to_string();
-    let table: [(&[&str], bool, &str); 5] = [
-        (&["--appendonly", "no"], true, "keeps no append-only file (appendonly no)"),
-        (&["--appendonly", "yes", "--appendfsync", "everysec"], true, "only once per second"),
-        (&["--no-appendfsync-on-rewrite", "yes"], true, "(no-appendfsync-on-rewrite yes)"),
-        (&["--replicaof", "127.0.0.1", &other], true, "name a master of its own"),
-        (&["--maxmemory", "1mb"], false, "% of its maxmemory"),
+    let table: [(&[&str], &str, i32, &str); 5] = [
+        (&["--appendonly", "no"], "unsafe", 78, "keeps no append-only file (appendonly no)"),
+        (
+            &["--appendonly", "yes", "--appendfsync", "everysec"],
+            "unsafe",
+            78,
+            "only once per second",
+        ),
+        (&["--no-appendfsync-on-rewrite", "yes"], "unsafe", 78, "(no-appendfsync-on-rewrite yes)"),
+        (&["--replicaof", "127.0.0.1", &other], "degraded", 1, "name a master of its own"),
+        (&["--maxmemory", "1mb"], "notes", 1, "% of its maxmemory"),
     ];
-    for (args, is_unsafe, words) in table {
+    for (args, list, code, words) in table {
         let odd = RealServer::start(Kind::Redis70, &[&KEPT[..], args].concat());
         let mut urls = urls(&servers);
         urls.push(odd.url());
-        let report = doctor(&urls, &["--json"]).expect(if is_unsafe { 78 } else { 0 }).json();
-        let said = if is_unsafe { &report["unsafe"] } else { &report["notes"] };
+        let report = doctor(&urls, &["--json"]).expect(code).json();
+        let said = &report[list];
         let name = format!("127.0.0.1:{}", odd.port());
         let is_said = |line: &Value| {
             let line = line.as_str().unwrap();
@@ -127,9 +131,10 @@ fn a_user_who_takes_no_locks_is_told_so_and_nothing_of_the_nodes() {
         quorum,
         "3 of 3 nodes vote, and this user may take no locks: give doctor the user of your clients"
     );
-    let wrong: Vec<_> = report["unsafe"].as_array().unwrap().iter().collect();
-    assert_eq!(wrong.len(), 4, "{report}");
-    assert!(wrong.iter().all(|text| text.as_str().unwrap().contains("the user of your clients")));
+    let wrong = ["unsafe", "degraded"].map(|list| report[list].as_array().unwrap());
+    assert_eq!(wrong.map(Vec::len), [1, 3], "{report}");
+    let mut wrong = wrong.into_iter().flatten();
+    assert!(wrong.all(|text| text.as_str().unwrap().contains("the user of your clients")));
     assert!(!report.to_string().contains("repair"), "{report}");
 }
 
@@ -140,8 +145,8 @@ fn a_frozen_a_killed_and_a_restarted_server_are_told_apart() {
     servers.push(RealServer::start(Kind::Valkey91, &KEPT));
     servers[0].freeze();
     servers[1].kill9();
-    let report = doctor(&urls(&servers), &["--json"]).expect(0).json();
-    let notes = report["notes"].to_string();
+    let report = doctor(&urls(&servers), &["--json"]).expect(1).json();
+    let notes = report["degraded"].to_string();
     assert!(notes.contains("look whether the server is frozen"), "{report}");
     assert!(notes.contains("connection refused: start the server"), "{report}");
     assert!(
@@ -152,6 +157,7 @@ fn a_frozen_a_killed_and_a_restarted_server_are_told_apart() {
     // With the guard on all of them are as young as that one, and the wait is said.
     let guarded = on_urls(&urls(&servers), &["doctor"]).expect(78);
     assert!(guarded.out.contains("may have forgotten locks; it votes again in"), "{guarded:?}");
+    assert!(!guarded.out.contains("0 us"), "{guarded:?}");
     assert!(guarded.out.contains("until enough restarted nodes may vote"), "{guarded:?}");
     servers[0].thaw();
 }

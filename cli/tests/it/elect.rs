@@ -3,7 +3,7 @@
 use redbolt_embedded::Nodes;
 
 use super::cli::{Running, on, redbolt};
-use super::holders::{servers, urls};
+use super::holders::{at, servers, urls};
 use redbolt_rig::{PATIENCE, RealServer, eventually};
 
 /// A command that says who it is, its process number and the token of its term, and then stays.
@@ -182,6 +182,18 @@ fn the_leader_is_told_in_a_sentence_as_an_object_and_change_by_change() {
     assert!(watch.line().ends_with("  jobs has no leader"));
     watch.signal("TERM");
     watch.end().expect(0);
+}
+
+#[test]
+fn a_leader_without_a_name_is_called_after_its_command() {
+    let Some(servers) = servers() else { return };
+    let args = ["--restart-guard", "off", "elect", "jobs"];
+    let mut running = Running::start(&urls(&servers), &[&args[..], &STAY].concat());
+    running.line();
+    let shows = |args: &[&str]| at(&servers, args).expect(0).out.contains(" elect/sh on ");
+    assert!(eventually(PATIENCE, || shows(&["leader", "jobs"])));
+    assert!(shows(&["ls"]) && shows(&["status", "jobs"]));
+    running.err_line("leads jobs as elect/sh");
 }
 
 #[test]

@@ -156,6 +156,6 @@ fn a_user_who_may_not_run_scripts_is_told_where_and_what_to_grant() {
     }
     let doctor = on_urls(&urls, &[&times[..], &["doctor"]].concat()).expect(0).out;
     let line = doctor.lines().find(|line| line.contains("with a fence")).expect("a note");
-    assert!(line.starts_with(&format!("note    {}, {}: ", name(0), name(1))), "{line}");
+    assert!(line.starts_with(&format!("note      {}, {}: ", name(0), name(1))), "{line}");
     assert!(!format!("{ended:?}{doctor}").contains("s3cret"), "{ended:?}{doctor}");
 }

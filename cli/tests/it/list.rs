@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::cli::{command_on, on_urls, redbolt};
-use super::holders::{at, holding, servers, urls};
+use super::holders::{at, holding, hostname, servers, urls};
 use super::pty::Terminal;
 use redbolt_rig::{PATIENCE, RealServer, eventually};
 
@@ -134,6 +134,24 @@ fn top_draws_the_locks_again_and_again_and_ends_at_a_q() {
     let (code, text) = terminal.end();
     assert_eq!(code, Some(0), "{text}");
     assert!(text.ends_with("\x1b[?25h"), "the cursor is shown again: {text}");
+}
+
+#[test]
+fn on_a_narrow_terminal_a_holder_has_a_line_of_its_own() {
+    let Some(servers) = servers() else { return };
+    let running = holding(&servers, "first");
+    let args = ["--restart-guard", "off", "top", "--interval", "20ms"];
+    let mut terminal = Terminal::start(command_on(&urls(&servers), &args));
+    terminal.resize(60, 24);
+    // Looks that begin after the terminal has its width.
+    for _ in 0..3 {
+        terminal.forget();
+        terminal.read_until("q or Ctrl-C ends");
+    }
+    let line = format!("\x1b[K\r\n    run/sh on {}, process {}", hostname(), running.pid());
+    assert!(terminal.text().contains(&line), "{}", terminal.text());
+    terminal.write("q");
+    assert_eq!(terminal.end().0, Some(0));
 }
 
 /// The order of the names would be the other one.

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::process::Stdio;
 
 use redbolt_embedded::Nodes;
-use redbolt_rig::{Kind, RealServer, kind_or_skip};
+use redbolt_rig::{Kind, PATIENCE, RealServer, available_kinds, eventually, kind_or_skip};
 
 use super::cli::{Ended, Running, command_on, end, on, on_urls, take};
 
@@ -93,11 +93,11 @@ fn each_command(urls: &[String]) -> Vec<Ended> {
         &["bench", "--iterations", "2"],
     ];
     let guard = ["--restart-guard", "off"];
-    commands.iter().map(|args| on_urls(urls, &[args, &guard[..]].concat())).collect()
+    commands.iter().map(|args| on_urls(urls, &[&guard, *args].concat())).collect()
 }
 
 #[test]
-fn a_refused_login_ends_with_77_and_one_that_two_of_three_accept_does_not() {
+fn a_refused_login_ends_with_77_where_the_nodes_that_refuse_it_would_make_a_quorum() {
     let Some((_servers, urls)) = guarded(["wrong", "wrong", "right"]) else { return };
     for ended in each_command(&urls) {
         assert_eq!(ended.code, Some(77), "{ended:?}");
@@ -112,9 +112,31 @@ fn a_refused_login_ends_with_77_and_one_that_two_of_three_accept_does_not() {
     let Some((mut servers, urls)) = guarded(["wrong", "right", "right"]) else { return };
     let guard = ["--restart-guard", "off"];
     on_urls(&urls, &[&["lock", "k", "--ttl", "5s"], &guard[..]].concat()).expect(0);
-    // Another is away: the password alone would not have cost the quorum.
-    servers[1].kill9();
-    for ended in each_command(&urls) {
-        assert_eq!(ended.code, Some(69), "{ended:?}");
+    // Another is away, then all others: with the right password there would still be no quorum.
+    for (server, code) in [(1, 77), (2, 69)] {
+        servers[server].kill9();
+        for ended in each_command(&urls) {
+            assert_eq!(ended.code, Some(code), "{ended:?}");
+        }
     }
+}
+
+#[test]
+fn a_key_that_all_nodes_deny_ends_with_77_also_where_one_waits_for_its_vote() {
+    let kinds = available_kinds();
+    let Some(kind) = kinds.first() else { return };
+    let mut servers: Vec<_> = (0..5).map(|_| RealServer::start(*kind, &[])).collect();
+    let rules = |server: &RealServer| {
+        let words = "ACL SETUSER u reset on >right ~other:* &* +@all";
+        assert_eq!(server.command(&words.split(' ').collect::<Vec<_>>()), b"+OK\r\n");
+    };
+    servers.iter().for_each(rules);
+    let urls: Vec<String> =
+        servers.iter().map(|server| server.url().replace("://", "://u:right@")).collect();
+    let lock = || on_urls(&urls, &["lock", "k", "--ttl", "1s", "--max-ttl", "3s"]);
+    assert!(eventually(PATIENCE, || lock().code == Some(77)), "{:?}", lock());
+    servers[0].restart();
+    rules(&servers[0]);
+    let ended = lock().expect(77);
+    assert!(ended.err.contains("may have forgotten locks"), "it waits: {ended:?}");
 }

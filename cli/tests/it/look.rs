@@ -94,7 +94,7 @@ fn a_token_is_shown_at_a_node_without_a_vote_and_does_not_count() {
 fn a_doctor_finds_fit_nodes_fit() {
     let nodes = Nodes::start(5).unwrap();
     let report = on(&nodes, &["doctor", "--json"]).expect(0).json();
-    assert_eq!(report["ok"], true);
+    assert_eq!(report["verdict"], "ok");
     let list = report["nodes"].as_array().unwrap();
     assert_eq!(list.len(), 5);
     for node in list {
@@ -113,21 +113,28 @@ fn a_doctor_finds_fit_nodes_fit() {
 }
 
 #[test]
-fn a_doctor_calls_unsafe_what_is() {
+fn a_doctor_tells_what_is_unsafe_from_nodes_without_a_vote_and_from_no_quorum() {
     let nodes = Nodes::start(5).unwrap();
     let unguarded = on(&nodes, &["doctor", "--restart-guard", "off", "--json"]).expect(78).json();
-    assert_eq!(unguarded["ok"], false);
+    assert_eq!(unguarded["verdict"], "unsafe");
     assert!(unguarded["unsafe"][0].as_str().unwrap().contains("appendfsync always"));
 
     nodes.restart(0, Memory::Lost).unwrap();
-    let report = on(&nodes, &["doctor", "--json"]).expect(0).json();
+    let report = on(&nodes, &["doctor", "--json"]).expect(1).json();
     assert!(report["nodes"][0]["guard"].as_str().unwrap().starts_with("waits "), "{report}");
     nodes.kill(1).unwrap();
-    let report = on(&nodes, &["doctor", "--json"]).expect(0).json();
+    let report = on(&nodes, &["doctor", "--json"]).expect(1).json();
+    assert_eq!(
+        (&report["verdict"], &report["unsafe"]),
+        (&"degraded".into(), &Value::Array(vec![]))
+    );
     assert_eq!(report["nodes"][1]["reachable"], false);
-    assert!(report["notes"].to_string().contains("start the server"), "{report}");
+    assert!(report["degraded"].to_string().contains("start the server"), "{report}");
+    let text = on(&nodes, &["doctor"]).expect(1).out;
+    assert!(text.contains("locks on these nodes are safe, but not all nodes vote"), "{text}");
     nodes.kill(2).unwrap();
     let text = on(&nodes, &["doctor"]).expect(78).out;
+    assert!(text.contains("no lock can be taken on these nodes now"), "{text}");
     assert!(text.contains("only 2 of 5 nodes can vote and 3 are needed"), "{text}");
 }
 
@@ -136,7 +143,7 @@ fn a_doctor_knows_one_server_under_two_names() {
     let nodes = Nodes::start(2).unwrap();
     let mut urls = nodes.urls();
     urls.push(urls[0].replace("127.0.0.1", "localhost"));
-    let text = on_urls(&urls, &["doctor"]).expect(78).out;
+    let text = on_urls(&urls, &["doctor"]).expect(1).out;
     assert!(text.contains("is the same server as another node"), "{text}");
     assert!(text.contains("name each server once"), "{text}");
 }

@@ -19,4 +19,7 @@ fn the_command_locks_each_second_through_a_promotion() {
     server.command(&["REPLICAOF", "NO", "ONE"]);
     assert_eq!(lock("k"), Some(69));
     assert!(eventually(PATIENCE, || lock("k") == Some(0)));
+    // Its process is older than the wait.
+    let doctor = || on_urls(&[server.url()], &["doctor", "--max-ttl", "30s"]).out;
+    assert!(eventually(PATIENCE, || doctor().contains("was promoted and may have forgotten")));
 }

@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::process::{Child, Command};
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
 
 /// A command, and the end of its terminal where a person would sit.
 pub(super) struct Terminal {
@@ -28,6 +29,11 @@ impl Terminal {
         // The command alone keeps its end open: the person reads its end when the command has ended.
         drop(command);
         Self { child, person: person.into(), text: String::new() }
+    }
+
+    pub(super) fn resize(&self, columns: u16, rows: u16) {
+        let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&self.person, size).expect("a terminal");
     }
 
     /// Reads until `word` was shown.

@@ -160,6 +160,49 @@ fn a_lock_that_is_taken_starts_nothing() {
 }
 
 #[test]
+fn the_ttl_that_nobody_gave_is_no_longer_than_the_longest_one_and_one_that_was_given_is_refused() {
+    let nodes = five();
+    for command in ["run", "elect"] {
+        let with_max = |more: &[&str]| {
+            let all = [&[command, "k"], more, &["--", "echo", "ran"]].concat();
+            let mut command = command_on(&nodes.urls(), &all);
+            command.env("REDBOLT_MAX_TTL", "2s");
+            end(command)
+        };
+        let ended = with_max(&[]);
+        assert_eq!((ended.code, ended.out.as_str()), (Some(0), "ran\n"), "{ended:?}");
+        let ended = with_max(&["--ttl", "3s"]);
+        assert_eq!((ended.code, ended.out.as_str()), (Some(64), ""), "{ended:?}");
+        assert!(ended.err.contains("--max-ttl raises the limit"), "{ended:?}");
+    }
+}
+
+#[test]
+fn a_lock_that_is_taken_is_said_with_its_holder_and_with_the_time_that_was_waited() {
+    let nodes = five();
+    let running = Running::holding(&nodes.urls(), &["k"]);
+    let by = format!("process {} (client ", running.pid());
+    let at_once = on(&nodes, &["run", "k", "--", "true"]).expect(75).err;
+    let waited = on(&nodes, &["run", "k", "--wait", "300ms", "--", "true"]).expect(75).err;
+    let lock = on(&nodes, &["lock", "k", "--ttl", "2s", "--wait", "300ms"]).expect(75).err;
+    for text in [&at_once, &waited, &lock] {
+        let start = "redbolt: the lock is taken: held on 5 of 5 nodes by run/sh on ";
+        assert!(text.starts_with(start) && text.contains(&by), "{text}");
+        assert!(text.contains("), for ") && !text.contains("redbolt status"), "{text}");
+    }
+    assert!(at_once.ends_with(" now; --wait 5s waits for it\n"), "{at_once}");
+    for text in [waited, lock] {
+        assert!(text.contains(" now; waited "), "{text}");
+    }
+    take(&nodes, "silent");
+    let text = on(&nodes, &["lock", "silent", "--ttl", "2s"]).expect(75).err;
+    let hint = "redbolt status silent shows by whom and for how long; --wait 5s waits for it\n";
+    assert!(text.ends_with(hint) && text.contains("of 5 nodes by client "), "{text}");
+    let quiet = on(&nodes, &["run", "k", "-E", "0", "--", "true"]).expect(0);
+    assert_eq!((quiet.out.as_str(), quiet.err.as_str()), ("", ""));
+}
+
+#[test]
 fn signals_reach_the_command_and_the_lock_is_released_afterwards() {
     let nodes = five();
     for name in ["INT", "TERM", "HUP", "QUIT"] {

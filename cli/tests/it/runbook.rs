@@ -53,7 +53,7 @@ fn site() -> Option<(tempfile::TempDir, Vec<RealServer>)> {
     }
     let servers = start(dir.path())?;
     let [doctor, ..] = commands("A node is gone")[..] else { panic!("no commands") };
-    play(&servers, dir.path(), &format!("{doctor} --wait 20s --all")).expect(0);
+    play(&servers, dir.path(), &format!("{doctor} --wait 20s")).expect(0);
     Some((dir, servers))
 }
 

@@ -330,10 +330,12 @@ impl Locks {
 
     /// Why there is no lease.
     fn lock_error(&self, index: OpIndex, now: Instant) -> LockError {
-        let round = self.ops.at(index).round;
+        let op = self.ops.at(index);
+        let (round, outcome) = (op.round, op.outcome);
         let unknown = round.unknown.union(round.open());
-        let ballot = self.ballot(index, round.granted, round.denied, unknown, now);
-        match self.ops.at(index).outcome {
+        let denied = if outcome == Verdict::Taken { op.denials() } else { round.denied };
+        let ballot = self.ballot(index, round.granted, denied, unknown, now);
+        match outcome {
             Verdict::Taken => LockError::Taken(ballot),
             Verdict::Expired => LockError::Expired(ballot),
             Verdict::Cancelled => LockError::Cancelled,

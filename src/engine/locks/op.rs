@@ -113,6 +113,8 @@ pub(in crate::engine) struct Op {
     /// How the last attempt of an acquisition failed; before the first, that other calls come
     /// first.
     pub(in crate::engine) failed: Verdict,
+    /// The nodes that denied this call when it last heard of them, and the generation of the call.
+    denials: (NodeMask, u32),
     /// The nodes that the attempt under way asks once the gate has granted.
     pub(in crate::engine) gated: NodeMask,
     /// The votes of the attempt; also the nodes that an extension waits for.
@@ -291,6 +293,7 @@ impl Op {
             judge_at: Instant::MAX,
             plan: Plan::default(),
             failed: Verdict::Taken,
+            denials: (NodeMask::EMPTY, 0),
             gated: NodeMask::EMPTY,
             round: Round::default(),
             tally: Tally::default(),
@@ -322,6 +325,29 @@ impl Op {
 
     pub(in crate::engine) const fn set_slot(&mut self, slot: SlotIndex) {
         self.slot = Some(slot);
+    }
+
+    /// The nodes that denied an attempt of this call, and have said nothing else since.
+    #[cold]
+    pub(super) fn denials(&self) -> NodeMask {
+        let (denials, generation) = self.denials;
+        if generation == self.generation { denials } else { NodeMask::EMPTY }
+    }
+
+    /// Notes the denials of an attempt that failed. It says nothing of the nodes that it did not ask.
+    /// Where the end of the call cut it, it says nothing of the nodes that had no time to answer.
+    #[cold]
+    pub(super) fn note_denials(&mut self, is_cut: bool) {
+        let round = &self.round;
+        let mut told = round.granted;
+        for node in round.failed.union(round.unknown) {
+            let cause = self.causes.get(node.index());
+            let is_silent =
+                |cause: &Cause| *cause == Cause::Gated || is_cut && *cause == Cause::Timeout;
+            told.set(node, !cause.is_some_and(is_silent));
+        }
+        let denials = self.denials().without(told).union(round.denied);
+        self.denials = (denials, self.generation);
     }
 
     /// Notes why `node` did not grant.

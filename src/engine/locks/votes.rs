@@ -113,6 +113,30 @@ impl Locks {
         }
     }
 
+    /// How the call fails if this attempt was its last. The end of a call may cut an attempt before the
+    /// nodes could answer: then what they said to the attempts before counts.
+    #[cold]
+    pub(in crate::engine) fn weigh_denials(
+        &mut self,
+        index: OpIndex,
+        outcome: Verdict,
+        now: Now,
+    ) -> Verdict {
+        let op = self.ops.at(index);
+        let began = self.slots.at(op.slot()).began;
+        let is_cut = op.plan.deadline <= now.real
+            && began.until(op.plan.deadline) < self.settings.node_timeout;
+        let op = self.ops.at_mut(index);
+        op.note_denials(is_cut);
+        let denied = op.denials();
+        let mut round = op.round;
+        round.failed = round.failed.without(denied);
+        round.unknown = round.unknown.without(denied);
+        round.denied = denied;
+        let is_taken = round.is_taken(self.settings.node_count, self.settings.quorum);
+        if outcome == Verdict::NoQuorum && is_cut && is_taken { Verdict::Taken } else { outcome }
+    }
+
     /// Why an attempt has no lease, by its votes.
     fn loss(&self, index: OpIndex) -> Verdict {
         let (round, quorum) = (&self.ops.at(index).round, self.settings.quorum);

@@ -5,6 +5,7 @@ use super::waking::{
     message_for, rig, token_of, waiting,
 };
 use super::*;
+use crate::retry::Retry;
 
 /// All nodes answer what they were asked: the key is held, for long, by a client that receives
 /// messages.
@@ -64,8 +65,42 @@ fn a_call_that_tried_one_node_first_in_vain_is_told_that_the_lock_is_taken() {
     assert!(matches!(error, LockError::Taken(_)), "{error}");
     let votes: Vec<_> = (0..5).map(|index| vote_of(&error, index)).collect();
     assert_eq!(votes[gate], Vote::Denied);
+    // Of the others the call knows what the first attempt heard: two were not waited for.
     let spared = |vote: &&Vote| **vote == Vote::Failed(Cause::Gated);
-    assert_eq!(votes.iter().filter(spared).count(), 4, "{votes:?}");
+    assert_eq!(votes.iter().filter(spared).count(), 2, "{votes:?}");
+    let denied = |vote: &&Vote| **vote == Vote::Denied;
+    assert_eq!(votes.iter().filter(denied).count(), 3, "{votes:?}");
+}
+
+/// A call that polls every 20 ms until `end`, and was denied once by the first three of five nodes.
+fn denied_once(end: Duration) -> Rig {
+    let mut rig = Rig::new(5);
+    let retry = Retry::every(20 * MS, Duration::ZERO).timeout(end);
+    rig.acquire_with("a", LockOptions::new(TTL).retry(retry));
+    rig.answer_all(0..3, "_\r\n");
+    rig
+}
+
+#[test]
+fn an_attempt_that_the_end_of_the_call_cuts_does_not_hide_who_denied_the_one_before() {
+    let mut rig = denied_once(30 * MS);
+    rig.advance(31 * MS);
+    let error = rig.refused();
+    assert_eq!(rig.waiting(0), ["SET", "DELIFEQ"], "the second attempt");
+    assert!(matches!(error, LockError::Taken(_)), "{error}");
+    for index in 0..5 {
+        let denied = vote_of(&error, index) == Vote::Denied;
+        assert_eq!(denied, index < 3, "{error}");
+    }
+}
+
+#[test]
+fn nodes_that_had_their_time_and_did_not_answer_are_not_said_to_hold_the_lock() {
+    let mut rig = denied_once(150 * MS);
+    rig.advance(151 * MS);
+    let error = rig.refused();
+    assert!(matches!(error, LockError::NoQuorum(_)), "{error}");
+    assert_eq!(vote_of(&error, 0), Vote::Unknown(Cause::Timeout));
 }
 
 /// This client has just woken `THIRD`, and another call of an earlier kind has ended in the place.
