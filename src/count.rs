@@ -42,7 +42,7 @@ pub(crate) enum CallEnd {
     Won,
     /// Another client held the lock, and the call was not to wait.
     Taken,
-    /// Another client held the lock until the time or the attempts of the call were over.
+    /// Another client held the lock until the time of the call was over.
     TimedOut,
     NoQuorum,
     Expired,
