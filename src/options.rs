@@ -187,10 +187,10 @@ impl LockOptions {
     /// The engine extends the lease while it is held, at each third of its TTL, and reports its loss.
     ///
     /// While the lease is valid, the engine repeats an extension that misses its quorum. The pause
-    /// since the last one began is a `node_timeout`, and up to as much again at random. The engine
-    /// stops when the lease is released, given away or lost, or at a limit of the configuration
-    /// ([`max_extensions`](crate::Config::max_extensions), [`max_hold`](crate::Config::max_hold)).
-    /// At a limit the lease goes on until its deadline.
+    /// since the last one began is a `node_timeout`, and up to a quarter of it more at random. The
+    /// engine stops when the lease is released, given away or lost, or at a limit of the
+    /// configuration ([`max_extensions`](crate::Config::max_extensions),
+    /// [`max_hold`](crate::Config::max_hold)). At a limit the lease goes on until its deadline.
     #[must_use]
     pub const fn keep_alive(mut self) -> Self {
         self.keep_alive = true;

@@ -13,7 +13,8 @@ pub(crate) const DRAWN_LEN: usize = 20;
 /// A token as the engine keeps it: a drawn token as 20 bytes, a caller's own token as it came.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum TokenBytes {
-    /// 8 bytes of the client's id and 12 random ones, new for each attempt.
+    /// 8 bytes of the client's id, 4 that name the slot, masked, and 8 random ones. New for each
+    /// attempt.
     Drawn([u8; DRAWN_LEN]),
     /// The caller's own token.
     Given(Box<[u8]>),
