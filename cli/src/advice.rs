@@ -1,4 +1,4 @@
-//! What is unsafe about a node, what is only worth knowing, and how to repair both.
+//! What makes a node unsafe, what is only worth knowing about it, and how to repair both.
 
 use redbolt::Cause;
 use redbolt::inspect::NodeState;
@@ -11,25 +11,25 @@ use crate::remedy::remedy;
 /// The name of a refused marker among the commands.
 const MARKER: &str = "SET redbolt:since:*";
 
-/// What the doctor says.
+/// The doctor's findings.
 #[derive(Debug, Default)]
 pub(crate) struct Advice {
     /// Reasons why locks would be unsafe or impossible, each with its remedy.
     pub(crate) unsafe_because: Vec<Finding>,
-    /// What is worth knowing about a node but does not make locks unsafe.
+    /// Facts that are worth knowing about a node but do not make locks unsafe.
     pub(crate) notes: Vec<Finding>,
     /// Checks of all nodes together.
     pub(crate) checks: Vec<Check>,
 }
 
-/// What was found on one node.
+/// A finding about one node.
 #[derive(Debug)]
 pub(crate) struct Finding {
     pub(crate) node: String,
     pub(crate) text: String,
 }
 
-/// Memory in use, in percent of the limit, from which on the doctor mentions it.
+/// The doctor mentions memory in use from this percentage of the limit on.
 const MEMORY_NOTED: u64 = 80;
 
 /// Judges the nodes, one by one and together.
@@ -64,7 +64,7 @@ fn judge_node(node: &Examined, clients: &Clients, advice: &mut Advice) {
     }
     if node.state != NodeState::Refused {
         judge.taking(clients);
-        // Of a user who takes no locks nothing else is missing.
+        // A user who takes no locks needs nothing else.
         if !node.is_denied("SET") {
             judge.releasing();
             judge.scripts();
@@ -75,7 +75,7 @@ fn judge_node(node: &Examined, clients: &Clients, advice: &mut Advice) {
     judge.history();
 }
 
-/// One node, and where its findings go.
+/// One node, and the place for its findings.
 struct Judge<'a> {
     node: &'a Examined,
     advice: &'a mut Advice,
@@ -108,7 +108,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Whether locks can be taken there.
+    /// Whether the user can take locks there.
     fn taking(&mut self, clients: &Clients) {
         match self.node.refusal("SET") {
             None => {}
@@ -132,7 +132,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Whether locks can be released there.
+    /// Whether the user can release locks there.
     fn releasing(&mut self) {
         let commands = ["DELIFEQ", "DELEX", "EVAL"];
         let is_refused = |command| {
@@ -153,7 +153,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Whether locks with a fence can be taken there, and locks handed over.
+    /// Whether the user can take locks with a fence there, and whether locks can be handed over.
     fn scripts(&mut self) {
         if self.node.is_denied("EVAL") {
             self.note(
@@ -169,7 +169,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Whether waiters are woken, and locks can be looked up.
+    /// Whether releases wake waiters there, and whether locks can be looked up.
     fn waiting(&mut self) {
         let commands = ["GET", "PTTL", "PUBLISH"];
         let mut denied: Vec<&str> =
@@ -295,7 +295,7 @@ mod tests {
         assert!(advice.unsafe_because[0].text.contains("+config|get"), "{advice:?}");
     }
 
-    /// What is denied, and the words of the remedy.
+    /// The denied rights, and the words of the remedy.
     #[test]
     fn what_the_user_may_not_do_is_said_with_what_to_grant() {
         use Cause::{KeyDenied, NoPermission, OutOfMemory};

@@ -1,5 +1,5 @@
-//! `redbolt doctor`: asks each node how it is set up, and prints what [`advice`](crate::advice)
-//! makes of it.
+//! `redbolt doctor`: asks each node about its setup, and prints the findings of
+//! [`advice`](crate::advice).
 
 use std::net::IpAddr;
 use std::thread;
@@ -23,11 +23,12 @@ use crate::table::Table;
 use crate::terminal::wrap;
 use crate::{inspect, look, settings, terminal};
 
-/// The key whose permissions are checked if the user names none.
+/// The key whose permissions the doctor checks if the user names none.
 const KEY: &[u8] = b"redbolt:doctor";
 
-/// The pause between two looks, with `--wait`. Another client learns a little later, by the time that its
-/// own greeting takes, that a server is old enough: so nodes that were not fit are fit in two looks.
+/// The pause between two looks, with `--wait`. Another client learns a little later that a server
+/// is old enough, by the time of its own greeting. So the doctor needs two looks at which the nodes
+/// are fit.
 const PAUSE: Duration = Duration::from_millis(200);
 
 pub(crate) fn run(global: &Global, args: &DoctorArgs) -> Result<(), Failure> {
@@ -54,7 +55,7 @@ pub(crate) fn run(global: &Global, args: &DoctorArgs) -> Result<(), Failure> {
     if advice.is_unsafe() { Err(Failure::code(UNSAFE)) } else { Ok(()) }
 }
 
-/// What one look at the nodes showed.
+/// The result of one look at the nodes.
 struct Found {
     nodes: Vec<Examined>,
     advice: Advice,
@@ -62,7 +63,7 @@ struct Found {
     agreed: Agreed,
 }
 
-/// Looks at the nodes as a client does that meets them for the first time.
+/// Looks at the nodes like a client that meets them for the first time.
 fn look(global: &Global, args: &DoctorArgs) -> Result<Found, Failure> {
     let (client, config) = look::patient_client(global)?;
     let clients = Clients {
@@ -142,7 +143,7 @@ fn is_local(endpoint: &Endpoint) -> bool {
     }
 }
 
-/// The wall clock, to compare servers with; no lock depends on it.
+/// The wall clock, for comparison with servers; no lock depends on it.
 fn wall_us() -> i64 {
     let time = clock_gettime(ClockId::Realtime);
     time.tv_sec.saturating_mul(1_000_000).saturating_add(time.tv_nsec / 1_000)
@@ -188,7 +189,7 @@ fn examined(report: &NodeReport, asked_us: i64) -> Examined {
     }
 }
 
-/// What the node failed to save last time.
+/// The part that the node failed to save last time.
 fn failed_save(report: &NodeReport) -> Option<&'static str> {
     let has_failed = |field| report.info(field).is_some_and(|status| status != "ok");
     if has_failed("aof_last_write_status") {
@@ -303,7 +304,7 @@ fn print(
     Ok(())
 }
 
-/// Findings with the same text together, with the names of their nodes.
+/// Findings with the same text, joined with the names of their nodes.
 fn grouped(findings: &[Finding], node_count: usize) -> Vec<(String, &str)> {
     let mut groups: Vec<(Vec<&str>, &str)> = Vec::new();
     for finding in findings {
@@ -319,7 +320,7 @@ fn grouped(findings: &[Finding], node_count: usize) -> Vec<(String, &str)> {
     groups.into_iter().map(|(names, text)| (shown(names), text)).collect()
 }
 
-/// A clock's distance from this machine's: `+1.2 s`; within 50 ms it counts as the same.
+/// A clock's distance from this machine's: `+1.2 s`. Within 50 ms it counts as the same.
 fn offset(us: i64) -> String {
     let distance = Duration::from_micros(us.unsigned_abs());
     if distance < Duration::from_millis(50) {

@@ -4,7 +4,7 @@
 //!
 //! - Several locks are taken in the order of their bytes. A waiter for one holds only smaller ones,
 //!   so waiters cannot deadlock.
-//! - The driver keeps the locks alive, also while `run` waits for the next one.
+//! - The driver keeps the locks alive, even while `run` waits for the next one.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::output::shown;
 use crate::session::{CONNECT_LIMIT, Session};
 use crate::work;
 
-/// The most letters of a file's name in that of a client, which has at most 64.
+/// The most letters of a file's name in a client's name, which has at most 64.
 const FILE_MAX: usize = 60;
 
 pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<(), Failure> {
@@ -28,7 +28,7 @@ pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<(), Failure> {
     }
     let name = args.name.clone().unwrap_or_else(|| name_of(&work::command(&args.command)));
     let mut session = work::session(global, "run", |config| config.client_name(name))?;
-    // The error of a single attempt already says everything.
+    // The error of a single attempt already tells everything.
     session.is_telling = args.wait.is_some();
     let leases = take_all(&mut session, args);
     let leases = leases.map_err(|failure| conflict(failure, args, global.json))?;
@@ -37,7 +37,7 @@ pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<(), Failure> {
     ended?.judge()
 }
 
-/// What a holder is called that was given no name: `run/` and the file that runs, never its arguments.
+/// The name of a holder that was given none: `run/` and the file that runs, never its arguments.
 fn name_of(command: &[OsString]) -> String {
     let file = command.first().and_then(|program| Path::new(program).file_name());
     let file = file.unwrap_or_default().to_string_lossy();
@@ -54,8 +54,8 @@ fn keys(args: &RunArgs) -> Vec<&[u8]> {
     keys
 }
 
-/// Takes the locks, in the order of their bytes. If one cannot be taken, the others are dropped and
-/// so released.
+/// Takes the locks, in the order of their bytes. If it cannot take one, it drops the others, and so
+/// releases them.
 fn take_all(session: &mut Session, args: &RunArgs) -> Result<Vec<Lease>, Failure> {
     let keys = keys(args);
     session.wait_settled(CONNECT_LIMIT)?;

@@ -11,7 +11,7 @@ use redbolt::{Config, Quorum, RestartGuard};
 use crate::args::{Global, Switch};
 use crate::exit::Failure;
 
-/// What clients call themselves that were given no name.
+/// The name of clients that were given none.
 pub(crate) const PROGRAM: &str = "redbolt";
 
 /// The clients' default for the longest TTL.
@@ -134,7 +134,7 @@ pub(crate) fn quorum(global: &Global, config: &Config) -> Result<usize, Failure>
     Ok(usize::try_from(votes).unwrap_or(usize::MAX))
 }
 
-/// Refuses what needs TLS.
+/// Refuses options that need TLS.
 #[cfg(not(feature = "tls"))]
 fn with_tls(global: &Global, config: Config) -> Result<Config, Failure> {
     let given = [

@@ -20,7 +20,7 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
         self.rows.push(row);
     }
 
-    /// The table if it fits into `columns`; else one paragraph per row and one line per cell.
+    /// The table if it fits into `columns`; otherwise one paragraph per row and one line per cell.
     pub(crate) fn fit(&self, columns: Option<usize>) -> String {
         let table = self.to_string();
         let is_wide = |columns| table.lines().any(|line| measure_text_width(line) > columns);
