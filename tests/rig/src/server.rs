@@ -1,4 +1,4 @@
-//! [`RealServer`]: one real server process, ended when it is dropped.
+//! [`RealServer`]: one real server process, which ends when the value is dropped.
 
 use std::fs::File;
 use std::net::TcpListener;
@@ -27,13 +27,14 @@ pub struct RealServer {
 }
 
 impl RealServer {
-    /// Starts a server of a kind that is installed and waits until it answers. `args` are
-    /// arguments of its command line (`--requirepass`, ..), which win over the harness's own.
-    /// Where they begin with a file `.conf` there are none of the harness but the address: `%i`
-    /// stands for the port then, and `%S/redbolt-node/%i` for its directory.
+    /// Starts a server of an installed kind, and waits until it answers. `args` are arguments of
+    /// its command line (`--requirepass`, ..), which win over the harness's own.
+    ///
+    /// If they begin with a file `.conf`, the harness adds only the address. Then `%i` stands for
+    /// the port, and `%S/redbolt-node/%i` for the directory.
     pub fn start(kind: Kind, args: &[&str]) -> Self {
         let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
-        // Somebody else may take the port between the look and the server's start.
+        // Another process may take the port between the look and the server's start.
         for _ in 0..5 {
             let dir = tempfile::tempdir().expect("a directory for the server");
             let port = free_port();
@@ -58,7 +59,7 @@ impl RealServer {
         self.port
     }
 
-    /// The directory it keeps its files in.
+    /// The directory in which the server keeps its files.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
@@ -68,7 +69,7 @@ impl RealServer {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// The socket file that it listens on as well.
+    /// The socket file on which the server listens as well.
     pub fn socket(&self) -> PathBuf {
         socket(self.dir.path())
     }
@@ -78,7 +79,7 @@ impl RealServer {
         format!("unix://{}", self.socket().display())
     }
 
-    /// Stops the process (SIGSTOP) and returns once it stands.
+    /// Stops the process (SIGSTOP) and returns once it stands still.
     pub fn freeze(&self) {
         self.signal("-STOP");
         for _ in 0..ATTEMPTS {
@@ -97,19 +98,19 @@ impl RealServer {
 
     /// Kills the process (SIGKILL) and returns once it is gone.
     pub fn kill9(&mut self) {
-        // An error means that it is gone already.
+        // An error means that the process is gone already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// Begins a new process on the same port and directory, with the same arguments, and waits
+    /// Starts a new process on the same port and directory, with the same arguments, and waits
     /// until it answers.
     pub fn restart(&mut self) {
         self.restart_until(&[], |reply| !reply.starts_with(b"-LOADING"));
     }
 
-    /// As [`RealServer::restart`], with more arguments, and waits until its answer to PING is
-    /// as wanted.
+    /// Like [`RealServer::restart`], with more arguments; waits until the answer to PING is as
+    /// wanted.
     pub fn restart_until(&mut self, more: &[&str], wanted: impl Fn(&[u8]) -> bool) {
         self.kill9();
         let mut args = self.args.clone();
@@ -118,7 +119,7 @@ impl RealServer {
         assert!(self.answers(wanted), "{} does not come back", self.kind.name());
     }
 
-    /// Makes it a replica of `master`, and returns once it has its keys.
+    /// Makes the server a replica of `master`, and returns once it has its keys.
     pub fn replicate(&self, master: &Self) {
         self.command(&["REPLICAOF", "127.0.0.1", &master.port().to_string()]);
         let has_synced = || {
@@ -128,7 +129,7 @@ impl RealServer {
         assert!(eventually(PATIENCE, has_synced), "{} does not follow", self.kind.name());
     }
 
-    /// Ends the connections of all clients, those with a subscription too.
+    /// Ends the connections of all clients, also those with a subscription.
     pub fn hang_up(&self) {
         for kind in ["normal", "pubsub"] {
             self.command(&["CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"]);
@@ -140,12 +141,12 @@ impl RealServer {
         Wire::connect(self.port).expect("the server accepts")
     }
 
-    /// One command on a connection of its own; the raw reply.
+    /// Sends one command on a connection of its own, and returns the raw reply.
     pub fn command<A: AsRef<[u8]>>(&self, args: &[A]) -> Vec<u8> {
         self.connect().ask(args).expect("the server answers")
     }
 
-    /// The string that a key holds.
+    /// The string at a key.
     pub fn get(&self, key: &str) -> Option<Vec<u8>> {
         let reply = self.command(&["GET", key]);
         let at = reply.windows(2).position(|pair| pair == b"\r\n")?;
@@ -153,7 +154,7 @@ impl RealServer {
         Some(body.to_vec())
     }
 
-    /// Milliseconds until a key ends; -1 without an end, -2 without the key.
+    /// Milliseconds until a key ends; -1 if it has no end, -2 if there is no key.
     pub fn pttl(&self, key: &str) -> i64 {
         let reply = self.command(&["PTTL", key]);
         let digits = std::str::from_utf8(&reply).ok().and_then(|text| text.strip_prefix(':'));
@@ -165,7 +166,7 @@ impl RealServer {
         self.command(&["EXISTS", key]) == b":1\r\n"
     }
 
-    /// How often it ran a command since it started or was told `CONFIG RESETSTAT`.
+    /// How often the server ran a command since its start or the last `CONFIG RESETSTAT`.
     pub fn calls(&self, command: &str) -> u64 {
         let stats = self.command(&["INFO", "commandstats"]);
         let stats = String::from_utf8(stats).expect("INFO is text");
@@ -180,14 +181,14 @@ impl RealServer {
         assert!(status.is_ok_and(|status| status.success()), "kill {signal}");
     }
 
-    /// Whether the process gives a wanted answer before it ends or patience does.
+    /// Whether the process gives a wanted answer before it ends or the attempts run out.
     fn answers(&mut self, wanted: impl Fn(&[u8]) -> bool) -> bool {
         for _ in 0..ATTEMPTS {
             if self.child.try_wait().is_ok_and(|status| status.is_some()) {
                 return false;
             }
-            // A server opens its socket file once it has the port: without one it is another
-            // server that answers there, and this one is about to give up.
+            // A server opens its socket file once it has the port. Without the file, another server
+            // answers on the port, and this one is about to give up.
             let has_port = socket(self.dir.path()).exists();
             let reply = Wire::connect(self.port).and_then(|mut wire| wire.ask(&["PING"]));
             if has_port && reply.is_ok_and(|reply| wanted(&reply)) {
@@ -210,7 +211,7 @@ fn spawn(kind: Kind, port: u16, dir: &Path, args: &[String]) -> Child {
     let mut command = Command::new(kind.binary());
     let is_deployed = args.first().is_some_and(|first| first.ends_with(".conf"));
     if is_deployed {
-        // As a unit file writes them: all settings but the address are the test's.
+        // As a unit file writes them: the test sets everything but the address.
         let place = dir.display().to_string();
         let filled = |arg: &String| {
             arg.replace("%S/redbolt-node/%i", &place).replace("%i", &port.to_string())
@@ -229,9 +230,9 @@ fn socket(dir: &Path) -> PathBuf {
     dir.join("socket")
 }
 
-/// A free port below the range that outgoing connections draw from: in that range a killed
-/// server's port could become some client's own, and the server could not come back. For that
-/// reason no port is given twice either.
+/// A free port below the range of outgoing connections. In that range, a client's connection could
+/// take a killed server's port, and the server could not come back. For the same reason the
+/// function returns no port twice.
 pub fn free_port() -> u16 {
     static NEXT: LazyLock<AtomicU16> = LazyLock::new(|| {
         let random = SysRng.try_next_u32().expect("the system's random numbers");
@@ -251,7 +252,8 @@ const PORTS_LEN: u16 = 8_000;
 const ATTEMPTS: usize = 1_000;
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(10);
 
-/// Whether a process stands, after SIGSTOP. Where that cannot be seen the signal itself has to do.
+/// Whether a process stands still after SIGSTOP. Where that cannot be seen, the function trusts the
+/// signal.
 pub fn is_stopped(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
     stat.map_or(true, |text| text.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T')))
