@@ -1,7 +1,7 @@
 //! RESP without sockets, one frame at a time, by criterion.
 //!
-//! `cargo bench -p redbolt-benches --features codec --bench codec` takes about half a minute; a word
-//! picks the benchmarks whose names hold it.
+//! `cargo bench -p redbolt-benches --features codec --bench codec` takes about half a minute; a
+//! word picks the benchmarks whose names contain it.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use criterion::{Criterion, criterion_group, criterion_main};
 use redbolt::fuzzing::codec::{decode, decode_by_bytes, encode};
 
-/// What nodes answer, by shape.
+/// Answers of nodes, by shape.
 const REPLIES: [(&str, &[u8]); 9] = [
     ("ok", b"+OK\r\n"),
     ("null", b"_\r\n"),

@@ -1,8 +1,8 @@
 //! One cycle of the engine without sockets: acquire and release of a fresh 22-byte key on N nodes.
 //!
-//! `cargo bench -p redbolt-benches --bench engine_cycle -- NODES CYCLES` runs that many; the
-//! difference of two lengths under `valgrind --tool=callgrind`, divided by the difference of cycles,
-//! is exact on any machine. Without arguments it prints a time per cycle.
+//! `cargo bench -p redbolt-benches --bench engine_cycle -- NODES CYCLES` runs that many cycles. Run
+//! two lengths under `valgrind --tool=callgrind` and divide the difference by that of the cycles:
+//! the result is exact on any machine. Without arguments the bench prints a time per cycle.
 
 use std::error::Error;
 

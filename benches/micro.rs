@@ -1,7 +1,7 @@
 //! The engine without sockets, one operation at a time, by criterion.
 //!
 //! `cargo bench -p redbolt-benches --bench micro` takes about a minute; `-- --measurement-time 5`
-//! looks longer, and a word picks the benchmarks whose names hold it.
+//! measures for longer, and a word picks the benchmarks whose names contain it.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ fn conflict(rig: &mut Rig) -> bool {
     rig.send();
     rig.answer(b"_\r\n");
     let event = rig.engine.poll_event(rig.now);
-    // Those that had not answered as it was decided were sent a release behind it.
+    // The engine sent a release to the nodes that had not answered when the attempt was decided.
     for node in rig.engine.nodes_with_output() {
         let len = rig.engine.output(node).len();
         rig.engine.handle_sent(node, len);
@@ -45,7 +45,7 @@ fn conflict(rig: &mut Rig) -> bool {
     matches!(event, Some(Event::Lock { result: Err(_), .. }))
 }
 
-/// A lock that is extended once.
+/// A lock that the client extends once.
 fn extension(rig: &mut Rig) -> bool {
     let key = rig.next_key();
     let begun = rig.engine.try_lock(&key, &LockOptions::new(TTL), rig.now);

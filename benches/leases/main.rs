@@ -1,10 +1,10 @@
-//! What a million leases cost: memory, and the operations beside them; a million timers coming
-//! due; a lost node with as many debts as it may have.
+//! The costs of a million leases: memory, and the operations beside them. Also a million timers
+//! that come due, and a lost node with the most debts that it may have.
 //!
 //! `cargo bench -p redbolt-benches --bench leases -- [--leases N] [--plots DIR]`
 //!
 //! The engine's figures are without sockets, on five nodes. Memory and the client's latency are
-//! measured on three nodes in this process, counted on the client's thread alone.
+//! measured on three nodes in this process, on the client's thread alone.
 
 mod client;
 mod engine;
@@ -16,7 +16,7 @@ use redbolt_cli::plot::{Line, Plot, Scale, save};
 
 pub(crate) type Anything<T = ()> = Result<T, Box<dyn Error>>;
 
-/// Nanoseconds an operation at a count of something.
+/// A count, and the nanoseconds per operation at that count.
 type Point = (f64, f64);
 
 fn main() -> Anything {
@@ -55,7 +55,7 @@ fn main() -> Anything {
     Ok(())
 }
 
-/// What a logarithmic axis can show.
+/// The points that a logarithmic axis can show.
 fn without_zero(points: &[Point]) -> Vec<Point> {
     points.iter().copied().filter(|point| point.0 > 0.0).collect()
 }

@@ -16,7 +16,8 @@ pub(crate) fn run(options: &Options) -> Anything {
         let Some(setup) = Setup::new(count)? else { continue };
         for (name, wait) in ALL_WAITS {
             let (_, pairs) = measure(&setup, count, (name, wait), options.slices)?;
-            // In between it is between the other two, where lines would only hide each other.
+            // The third way's line lies between the other two, where the lines would only hide each
+            // other.
             if count == 5 && !name.contains("then") {
                 lines.extend(distributions(name, &pairs));
             }
@@ -34,7 +35,7 @@ pub(crate) fn run(options: &Options) -> Anything {
     Ok(save(&dir.join("latency.svg"), "", &[plot])?)
 }
 
-/// From one node to as many as a client may have.
+/// From one node to the most that a client may have.
 pub(crate) fn by_nodes(options: &Options) -> Anything {
     println!("{HEAD}");
     let mut lines: Vec<Line> = Vec::new();

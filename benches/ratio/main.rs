@@ -3,9 +3,9 @@
 //! `cargo bench -p redbolt-benches --bench ratio -- [SUITE ..] [--slices N] [--plots DIR]`
 //!
 //! Suites: latency, nodes, polling, throughput, threads, locks, faults, handover, lingering, siblings, network, fences, and with the feature `tls` one of that name; without one, all of them.
-//! They run on nodes in this process; `REDBOLT_NODES=127.0.0.1:7001,..` names servers instead (Valkey 9 or later, TCP
-//! or `unix://` paths). Slices of the two clients alternate, their order swapped each time;
-//! reported are medians over the slices. Nothing is asserted.
+//! They run on nodes in this process; `REDBOLT_NODES=127.0.0.1:7001,..` names servers instead
+//! (Valkey 9 or later, TCP or `unix://` paths). Slices of the two clients alternate, and swap their
+//! order each time. The bench prints medians over the slices, and asserts nothing.
 
 mod bare;
 mod bare_transfers;
@@ -33,13 +33,13 @@ use std::time::Duration;
 
 pub(crate) type Anything<T = ()> = Result<T, Box<dyn Error>>;
 
-/// Nothing that is measured ends by time.
+/// No measured lock ends by time.
 pub(crate) const TTL: Duration = Duration::from_secs(10);
 
-/// What the command line says.
+/// The options of the command line.
 pub(crate) struct Options {
     pub(crate) slices: usize,
-    /// Where plots are written.
+    /// The directory for the plots.
     pub(crate) plots: Option<PathBuf>,
 }
 
