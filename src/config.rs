@@ -475,7 +475,7 @@ impl Config {
     }
 }
 
-/// What checking a configuration yields.
+/// The values that the check of a configuration computes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Checked {
     pub(crate) quorum: u32,

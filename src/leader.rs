@@ -111,7 +111,7 @@ impl Led {
     }
 }
 
-/// What a node says for or against a lock.
+/// One node's evidence for or against a lock.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Vote<'a> {
     /// It holds this token, for so long.
@@ -151,7 +151,7 @@ fn claim(answers: &[NodeAnswers], at: usize, token: &[u8]) -> Option<Claim> {
 /// The shortest time between two looks.
 const PACE_MIN: Duration = Duration::from_millis(1);
 
-/// What an observer last saw of a leader, and when it looks again.
+/// The leader that an observer saw last, and the time of its next look.
 #[derive(Debug)]
 pub(crate) struct Sighting {
     pub(crate) key: Vec<u8>,

@@ -76,7 +76,7 @@ impl fmt::Debug for Query {
     }
 }
 
-/// What one node answers to a [`Query`].
+/// The answers of one node to a [`Query`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct NodeAnswers {

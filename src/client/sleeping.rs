@@ -115,7 +115,7 @@ pub(super) enum Due {
     Soon,
 }
 
-/// What follows from the end of a lead.
+/// The duties of a thread at the end of its lead.
 #[derive(Debug, Default)]
 pub(super) struct LeadEnd {
     /// The result of the leader's call.

@@ -41,7 +41,7 @@ pub(super) struct Worker {
 /// How often the driving thread takes commands before it writes.
 const ROUNDS_MAX: usize = 8;
 
-/// What follows from the commands.
+/// How the I/O thread goes on after the commands.
 #[derive(Clone, Copy)]
 enum Flow {
     GoesOn,

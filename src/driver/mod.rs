@@ -441,7 +441,7 @@ impl Driver {
 
     // ---- inside ----
 
-    /// A call may wait for long, and somebody may set its clock meanwhile.
+    /// A call may wait for long, and the user may set the machine's clock meanwhile.
     #[cold]
     fn set_wall_clock(&mut self, now: Instant) {
         let micros = (self.wall_clock)().as_micros();

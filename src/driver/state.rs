@@ -1,4 +1,4 @@
-//! What a driver knows of its nodes and operations. It asks no node for this.
+//! A driver's knowledge of its nodes and operations. The driver asks no node for it.
 
 use super::{Driver, clock};
 use crate::agreement::Agreement;

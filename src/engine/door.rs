@@ -166,7 +166,7 @@ impl Engine {
     }
 
     /// Begins to take over the lock of a key and token, by extending it to the TTL of the options.
-    /// Of the other options, only keep-alive and fence apply, because they concern the lease
+    /// The call uses only two other options, keep-alive and fence, because they concern the lease
     /// itself.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::error::Cause;
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
 
-/// What one node said to one attempt.
+/// One node's part in one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Vote {

@@ -38,7 +38,7 @@ pub enum ConfigError {
     Address {
         /// The entry without its login.
         address: String,
-        /// What is wrong with it.
+        /// The fault of the entry, in words.
         why: &'static str,
     },
     /// With this quorum two holders need not share a node, or no attempt can reach it.
@@ -87,7 +87,7 @@ pub enum ConfigError {
     Tls {
         /// Which of them: CA certificate, client certificate, client key, server name.
         role: &'static str,
-        /// What is wrong with it.
+        /// The fault of the setting, in words.
         why: &'static str,
     },
     /// TLS is configured, but every node is named with a plain scheme.
@@ -148,13 +148,13 @@ pub enum LockError {
     /// The configuration allows no fences.
     #[error("no lock can be fenced: {why}")]
     NoFences {
-        /// What is in the way.
+        /// The reason, in words.
         why: &'static str,
     },
     /// The lock cannot linger ([`LockOptions::linger`](crate::LockOptions::linger)).
     #[error("no lock can linger: {why}")]
     NoLinger {
-        /// What is in the way.
+        /// The reason, in words.
         why: &'static str,
     },
     /// The key ends in `:fence` or `:elected`: such keys are the counters of fences, and the names of

@@ -7,8 +7,8 @@ use crate::resp::{Decoder, Limits, ProtocolError, Quick, Reply, quick};
 const DEEP: Limits = Limits { frame_len_max: 1 << 20, depth_max: 16 };
 const TIGHT: Limits = Limits { frame_len_max: 48, depth_max: 2 };
 
-/// Any bytes: frames lie within the input, each of their replies is readable, and the work is in
-/// proportion to the bytes and not to the sizes that they declare.
+/// Any bytes. Frames lie within the input, and each of their replies is readable. The work is in
+/// proportion to the bytes, and not to the sizes that they declare.
 pub fn resp_decode(input: &[u8]) {
     for limits in [Limits::DEFAULT, DEEP, TIGHT] {
         let outcome = feed(input, &[], limits);

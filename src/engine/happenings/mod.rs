@@ -96,7 +96,7 @@ pub(in crate::engine) enum Happening<'a> {
     DebtsLeft { node: NodeId, count: usize },
     /// A connection, or an attempt at one, has ended.
     Disconnected { node: NodeId, cause: Cause },
-    /// What people see of the node has changed.
+    /// The part of the node's health that people see has changed.
     NodeChanged { node: NodeId, now: Now },
 }
 

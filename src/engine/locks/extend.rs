@@ -3,8 +3,8 @@
 //!
 //! # Invariants
 //!
-//! - From the moment at which an extension is written, the deadline is the earlier of the old and
-//!   the new one, because the extension may shorten the lease. Only a quorum moves the deadline on.
+//! - A written extension moves the deadline at once to the earlier of the old and the new one,
+//!   because it may shorten the lease. Only a quorum moves the deadline on.
 //! - A quorum that confirms an extension after the old deadline comes too late: the lease is lost.
 //! - An extension can create no key: every form of the command compares first.
 //! - The client sends no other extension to a node that may still run an older one of the lease.
@@ -73,7 +73,7 @@ impl Locks {
     }
 
     /// Begins to take over the lock of a key and token, by extending it to the TTL of the options.
-    /// Of the other options, only keep-alive and fence apply, because they concern the lease
+    /// The call uses only two other options, keep-alive and fence, because they concern the lease
     /// itself.
     ///
     /// # Errors

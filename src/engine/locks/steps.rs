@@ -1,6 +1,6 @@
 //! The life of a token: its states for this client, its inputs, and the table of both.
 
-/// What a token is to its client. States that the code tests together are neighbours.
+/// The state of a token for its client. States that the code tests together are neighbours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) enum TokenState {
     Free,

@@ -520,8 +520,8 @@ pub(super) fn a_delete_is_owed_where_a_connection_ends_before_a_late_script_is_t
     assert_eq!(rig.waiting(2), ["SUBSCRIBE", "SUBSCRIBE", "DELIFEQ"]);
 }
 
-/// A lock that was released a second ago, while the script of the previous holder was on its way to
-/// the third node, and the message of that node.
+/// A lock that was released a second ago, and the message of the third node. The script of the
+/// previous holder was then still on its way to that node.
 fn released_in_front_of_the_script() -> (Rig, Vec<u8>) {
     let (mut rig, lease, late) = handed_over();
     rig.engine.release(lease, rig.now);
