@@ -24,7 +24,7 @@ pub(super) struct Connection {
     pub(super) listed: bool,
 }
 
-/// What happens to a connection after it was served.
+/// The next step of a connection after the node served it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
     /// It waits for its next event.
@@ -152,7 +152,7 @@ impl Connection {
     }
 }
 
-/// So low that one busy connection does not starve the others.
+/// The number is so low that one busy connection does not starve the others.
 const READS_PER_PASS: usize = 4;
 /// Replies that may wait for a client to read them: the hard limit that real servers set for
 /// subscribers.
