@@ -54,7 +54,7 @@ pub(crate) struct Group {
 /// The privileges that the command may gain by a set-user-ID program or one with capabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Privileges {
-    /// None that would stop `run` from killing it.
+    /// No privileges that would stop `run` from killing the process.
     Own,
     Any,
 }

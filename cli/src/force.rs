@@ -62,7 +62,7 @@ pub(crate) fn run(global: &Global, args: &UnlockArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Why there is no holder from whom to take the lock.
+/// The reason why no client holds the lock that the command could take.
 fn nobody(seen: &SeenLock, key: &str) -> Failure {
     match seen.verdict {
         Verdict::Free => Failure::new(LOST, "not_held", format!("{key} is free")),

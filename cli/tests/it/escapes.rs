@@ -46,7 +46,7 @@ impl Drop for Desk {
 }
 
 impl Desk {
-    /// None if this process may not become other users.
+    /// `None` if this process may not become other users.
     fn new() -> Option<Self> {
         let desk = Self { dir: tempfile::tempdir().expect("a directory") };
         let may_all = |path: &Path, mode| {
