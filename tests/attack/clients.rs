@@ -60,7 +60,7 @@ pub(crate) fn play(round: &Round, mut random: Random) {
     }
 }
 
-/// Whatever the client still counts although no call is under way.
+/// The calls that the client still counts although none is under way.
 fn unserved(shared: &Client) -> Option<String> {
     let text = format!("{shared:?}");
     let is_idle = (0..400).any(|_| {

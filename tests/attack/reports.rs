@@ -1,4 +1,5 @@
-//! What drivers report when they are dropped: releases without an answer, by the node that owes it.
+//! The reports of drivers when they are dropped: releases without an answer, by the node that owes
+//! it.
 
 use std::collections::HashMap;
 use std::fmt::Debug;

@@ -25,7 +25,7 @@ pub(crate) const NODE_TIMEOUT: Duration = ms(100);
 const CONNECT_TIMEOUT: Duration = ms(500);
 /// All clocks are this machine's, but a node's answer with its clock may be late.
 const CLOCK_SKEW: Duration = ms(200);
-/// What a loaded machine may add to the end of a call.
+/// The time that a loaded machine may add to the end of a call.
 const SLACK: Duration = ms(4_000);
 /// How long a node may take to carry out commands that were written.
 const SETTLED: Duration = ms(1_000);
@@ -57,7 +57,7 @@ pub(crate) struct Round {
     faults: AtomicU64,
 }
 
-/// What happened in the rounds.
+/// The events of the rounds, counted.
 #[derive(Debug, Default)]
 pub(crate) struct Totals {
     calls: u64,

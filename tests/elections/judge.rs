@@ -26,7 +26,7 @@ pub(crate) enum End {
     Silence,
 }
 
-/// What the judge found.
+/// The findings of the judge.
 #[derive(Debug, Default)]
 pub(crate) struct Verdict {
     pub(crate) terms: usize,
