@@ -1,4 +1,4 @@
-//! The simulation finds every deliberate breakage: each [`Mutant`] within so many seeds, by the
+//! The simulation finds every deliberate breakage: each [`Mutant`] within a number of seeds, by the
 //! kind of violation that its rule is to prevent.
 //!
 //! `REDBOLT_MUTANT=NAME` runs that one alone; `REDBOLT_SEEDS=N` gives each N seeds.

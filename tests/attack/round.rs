@@ -164,7 +164,7 @@ impl Round {
         self.is_calm.load(Ordering::SeqCst)
     }
 
-    /// Whether a client goes on that began then, wants so many more steps, and knows this of its
+    /// Whether a client goes on that began then, wants this many more steps, and knows this of its
     /// nodes.
     /// Where nothing excuses a key that is left, a client that has seen faults waits. It ends only
     /// when it knows that all nodes are well and it owes them nothing.

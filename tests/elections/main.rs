@@ -1,7 +1,7 @@
 //! Elections of three processes on five real servers, beside kills, stops and partitions. The terms
 //! that the processes write down never overlap, each by its own deadline.
 //!
-//! `REDBOLT_ELECTIONS=600` makes the long test last for so many seconds instead of 20;
+//! `REDBOLT_ELECTIONS=600` makes the long test last for this many seconds instead of 20;
 //! `REDBOLT_SEED` repeats its faults. Each candidate reaches each server through a proxy of its
 //! own, so the test can cut it off from some servers and not from others.
 

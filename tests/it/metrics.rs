@@ -62,7 +62,7 @@ fn name_of(cluster: &Cluster, index: usize) -> String {
     format!("127.0.0.1:{}", cluster.node(index).port())
 }
 
-/// A client whose series have its name, and for which so many nodes vote.
+/// A client whose series have its name, and for which this many nodes vote.
 fn counted(cluster: &Cluster, voters: u32) -> Looped {
     let config = cluster.config().node_timeout(ms(1_000)).client_name("counted");
     let mut client = Looped::connect(config);
@@ -70,7 +70,7 @@ fn counted(cluster: &Cluster, voters: u32) -> Looped {
     client
 }
 
-/// Drives the client until so many nodes may vote.
+/// Drives the client until this many nodes may vote.
 #[track_caller]
 fn drive(client: &mut Looped, voters: u32) {
     let is_so = eventually(PATIENCE, || {

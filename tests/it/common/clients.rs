@@ -38,7 +38,7 @@ impl Clients for Cluster {
     }
 }
 
-/// Waits until so many nodes vote.
+/// Waits until this many nodes vote.
 #[track_caller]
 pub(crate) fn all_vote(client: &Client, nodes: usize) {
     let is_whole = eventually(PATIENCE, || client.voters().count() as usize == nodes);
