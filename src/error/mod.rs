@@ -157,8 +157,8 @@ pub enum LockError {
         /// The reason, in words.
         why: &'static str,
     },
-    /// The key ends in `:fence` or `:elected`: such keys are the counters of fences, and the names of
-    /// leaders, beside the locks that they belong to.
+    /// The key ends in `:fence` or `:elected`. Such keys belong to other locks: they are the
+    /// counters of their fences, and the names of their leaders.
     #[error("a key that ends in :fence or :elected belongs to another lock")]
     ReservedKey,
     /// The key is empty, or longer than 4,096 bytes with the configured prefix.

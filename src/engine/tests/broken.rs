@@ -153,7 +153,8 @@ const TESTS: &[(Mutant, fn())] = &[
     (Mutant::LateListLost, the_list_that_comes_with_a_late_word_goes_with_the_lock),
     // The hand-over comes to nothing, and the holder wakes the waiter.
     (Mutant::DeletedTokenOffered, a_token_that_was_deleted_somewhere_is_not_offered_again),
-    // It needs a connection that ends before the script runs, and a script that runs behind the release.
+    // It needs a connection that ends before the script runs, and a script that runs behind the
+    // release.
     (Mutant::UntoldTakenForRun, a_release_is_repeated_where_a_script_may_run_unheard_behind_it),
     // It needs two holders that know one offer.
     (Mutant::OfferDebtEnds, what_is_owed_for_a_part_of_a_lock_is_owed_for_longer_than_its_ttl),
