@@ -1,4 +1,5 @@
-//! The line protocol between the runner and the program of one client; see `benches/peers/README.md`.
+//! The line protocol between the runner and the program of one client. See
+//! `benches/peers/README.md`.
 //!
 //! A client in Rust implements [`Peer`] and calls [`serve`].
 
