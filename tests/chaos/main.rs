@@ -7,8 +7,8 @@
 //! write. So every write takes effect while its lock is held, and two holders at once would lose a
 //! count.
 //!
-//! `REDBOLT_CHAOS=300` makes each test with faults last for this many seconds; `REDBOLT_SEED` repeats
-//! its faults.
+//! `REDBOLT_CHAOS=300` makes each test with faults last for this many seconds; `REDBOLT_SEED`
+//! repeats its faults.
 
 mod worker;
 

@@ -44,8 +44,8 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// The terms of one diary: `lead NOW DEADLINE`, `until DEADLINE`, `resign NOW`, `lost NOW`, each on a
-/// line. A line that a kill cut off is left out.
+/// The terms of one diary: `lead NOW DEADLINE`, `until DEADLINE`, `resign NOW`, `lost NOW`, each on
+/// a line. A line that a kill cut off is left out.
 pub(crate) fn read(candidate: usize, diary: &str) -> Vec<Term> {
     let mut terms: Vec<Term> = Vec::new();
     let whole = diary.rsplit_once('\n').map_or("", |(whole, _)| whole);

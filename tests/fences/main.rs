@@ -1,8 +1,8 @@
 //! Fences on five real servers of five versions, before a judge: clients overrun their leases and
 //! go on writing, their wall clocks lie, and nodes stand still and die.
 //!
-//! `REDBOLT_FENCES=1000000` makes that many acquisitions in each run. `REDBOLT_SEED=S` draws the same
-//! choices again, but threads and servers meet in another order.
+//! `REDBOLT_FENCES=1000000` makes that many acquisitions in each run. `REDBOLT_SEED=S` draws the
+//! same choices again, but threads and servers meet in another order.
 
 #![expect(clippy::print_stdout, reason = "the seeds and the counts are what the test is for")]
 #![expect(clippy::indexing_slicing, reason = "a test may end where it is wrong itself")]

@@ -26,7 +26,8 @@ const MODE: &str = "REDBOLT_COUNTED";
 const NODES: &str = "REDBOLT_COUNTED_NODES";
 const NODE_COUNT: usize = 3;
 
-/// System calls of this many rounds in the mode, by the name that `named` gives to a line of strace.
+/// System calls of this many rounds in the mode, by the name that `named` gives to a line of
+/// strace.
 fn system_calls(
     mode: &str,
     rounds: usize,

@@ -36,8 +36,8 @@ fn each(contest: Contest, networks: &[(u64, u64)], check: impl Fn(Figures) -> bo
     }
 }
 
-/// At most this many round trips and commands; the least served client has at least this part of the
-/// mean.
+/// At most this many round trips and commands; the least served client has at least this part of
+/// the mean.
 fn within(hand_over: f64, commands: f64, least: f64) -> impl Fn(Figures) -> bool {
     move |figures| {
         figures.hand_over <= hand_over
