@@ -36,7 +36,7 @@ fn conflict(rig: &mut Rig) -> bool {
     rig.send();
     rig.answer(b"_\r\n");
     let event = rig.engine.poll_event(rig.now);
-    // Those that had not answered as it was decided were sent a release behind it.
+    // The engine sent a release to the nodes that had not answered when the attempt was decided.
     for node in rig.engine.nodes_with_output() {
         let len = rig.engine.output(node).len();
         rig.engine.handle_sent(node, len);
@@ -45,7 +45,7 @@ fn conflict(rig: &mut Rig) -> bool {
     matches!(event, Some(Event::Lock { result: Err(_), .. }))
 }
 
-/// A lock that is extended once.
+/// A lock that the client extends once.
 fn extension(rig: &mut Rig) -> bool {
     let key = rig.next_key();
     let begun = rig.engine.try_lock(&key, &LockOptions::new(TTL), rig.now);

@@ -31,7 +31,7 @@ fn decode_by_bytes(input: &[u8]) -> usize {
     parts.filter(|part| matches!(decoder.frame(part), Ok(Some(_)))).count()
 }
 
-/// What nodes answer, by shape.
+/// Answers of nodes, by shape.
 const REPLIES: [(&str, &[u8]); 9] = [
     ("ok", b"+OK\r\n"),
     ("null", b"_\r\n"),

@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
-# Builds what docs/install.md installs, for this machine's kind of processor: the static binary `redbolt` in an
-# archive, a Debian package, and their checksums.
+# Builds the files that docs/install.md installs, for this machine's kind of processor: an archive
+# with the static binary `redbolt`, a Debian package, and their checksums.
 #
 # usage: deploy/package.sh DIR [MAN]
 #   DIR  gets redbolt-VERSION-MACHINE-linux-musl.tar.gz, redbolt_VERSION_ARCH.deb and SHA256SUMS, and the folder that
 #        is in the archive, which deploy/Containerfile makes an image of
 #   MAN  a folder with the man pages; without it the example `assets` makes them
 #
-# It needs Rust with the musl target (rustup target add x86_64-unknown-linux-musl), and for rediss:// a C compiler for
-# musl: CC_x86_64_unknown_linux_musl, or musl-gcc (Debian: musl-tools). Without one the binary speaks no TLS, and the
-# last line says so. Without dpkg-deb there is no Debian package. SOURCE_DATE_EPOCH dates all files, else the last
-# commit does: the same sources and compilers give the same bytes, wherever they lie.
+# The script needs Rust with the musl target (rustup target add x86_64-unknown-linux-musl). For
+# rediss:// it needs a C compiler for musl: CC_x86_64_unknown_linux_musl, or musl-gcc (Debian:
+# musl-tools). Without one the binary has no TLS, and the last line says so. Without dpkg-deb there
+# is no Debian package.
+# SOURCE_DATE_EPOCH dates all files; without it the last commit does. The same sources and compilers
+# give the same bytes in any folder.
 set -euo pipefail
 
 { [ $# -ge 1 ] && [ $# -le 2 ]; } || { echo "usage: deploy/package.sh DIR [MAN]" >&2; exit 64; }
@@ -35,7 +37,7 @@ compiler=CC_${target//-/_} features=()
 if [ -z "${!compiler:-}" ] && command -v musl-gcc >/dev/null; then export "$compiler=musl-gcc"; fi
 if [ -n "${!compiler:-}" ]; then features=(--features tls); fi
 
-# Paths of this machine would be in the messages of a panic.
+# Without these flags, paths of this machine would be in panic messages.
 CARGO_ENCODED_RUSTFLAGS="--remap-path-prefix=$PWD=redbolt"$'\x1f'"--remap-path-prefix=$cargo_home=cargo" \
   cargo build --quiet --release --locked --target "$target" -p redbolt-cli "${features[@]}"
 if [ -z "$man" ]; then
@@ -44,7 +46,8 @@ if [ -z "$man" ]; then
   cargo run --quiet --locked -p redbolt-cli --example assets -- "${man%/man}" >/dev/null
 fi
 
-# The licences of all that is in the binary: each crate with the name of its own, then the texts, each once.
+# The licences of all code in the binary: the name of each crate with its licences, then each text
+# once.
 third_party() {
   local crates crate text sum
   local -A seen
@@ -76,7 +79,7 @@ third_party >"$content/THIRD-PARTY.txt"
 tar -C "$dir" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner -cf - "$name" \
   | gzip -9n >"$dir/$name.tar.gz"
 
-# The binary is static: the package depends on nothing.
+# The binary is static, so the package depends on nothing.
 debian_package() {
   local stage=$1 share=$1/usr/share
   install -D -m 755 "$content/redbolt" "$stage/usr/bin/redbolt"
@@ -89,7 +92,7 @@ debian_package() {
   gzip -9n "$share"/man/man1/* "$share/doc/redbolt/changelog"
   mkdir "$stage/DEBIAN"
   (cd "$stage" && find usr -type f -print0 | LC_ALL=C sort -z | xargs -0 md5sum >DEBIAN/md5sums)
-  # The maintainer is whoever publishes it.
+  # The publisher of the package is its maintainer.
   cat >"$stage/DEBIAN/control" <<END
 Package: redbolt
 Version: $version

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Puts a new, empty server in the place of a lock node, by the steps of docs/servers.md: the old one is
-# stopped for good, then the new one is started, and then this waits until every lock that the old one had
+# Puts a new, empty server in the place of a lock node, by the steps of docs/servers.md. It stops
+# the old server for good, then starts the new one, and waits until every lock that the old one
 # granted is over. Clients have a quorum at all times. Give them the new list afterwards.
 #
 # usage: replace-node.sh OLD NEW STOP START
@@ -18,19 +18,19 @@ fail() {
   exit 1
 }
 
-# The name that the doctor has for an address.
+# The doctor's name for an address.
 name() {
   place=${1#*://}
   place=${place##*@}
   printf %s "${place%%/*}"
 }
 
-# What the doctor says of each node, a line for each.
+# The doctor's report, one line per node.
 nodes() {
   redbolt doctor --json | tr '{' '\n' | grep -F '"node":"' || fail "redbolt doctor: $(redbolt doctor 2>&1)"
 }
 
-# Ends unless nobody answers at this address.
+# Ends the script if a server answers at this address.
 silent() {
   nodes=$(nodes)
   case $(printf '%s\n' "$nodes" | grep -F "\"node\":\"$(name "$1")\"") in
@@ -46,7 +46,7 @@ fi
 case ,$REDBOLT_NODES, in *,"$1",*) ;; *) fail "$(name "$1") is not in REDBOLT_NODES as it is written here" ;; esac
 new_list=$(printf %s "$REDBOLT_NODES" | tr , '\n' | awk -v old="$1" -v new="$2" '
   { printf "%s%s", sep, $0 == old ? new : $0; sep = "," }')
-# The wait for the guard is what makes the exchange safe, whatever the clients of these nodes do.
+# The wait for the guard makes the exchange safe, whatever the clients of these nodes do.
 export REDBOLT_RESTART_GUARD=on
 
 nodes=$(nodes)

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Restarts the lock nodes one after the other, each when all of them vote again: clients have a quorum at
-# all times. It ends at the first node that does not come back, with the exit code of redbolt doctor.
+# Restarts the lock nodes one after the other, each when all nodes vote again: clients have a quorum
+# at all times. The script ends at the first node that does not come back, with the exit code of
+# redbolt doctor.
 #
 # usage: rolling-restart.sh COMMAND
 #   sh runs COMMAND for each node of REDBOLT_NODES, with the node's $HOST and $PORT. COMMAND ends when the
@@ -11,11 +12,11 @@
 # SETTLE  seconds until the next restart (6), in which all clients find the node again: a client tries at
 #         least once in 5 s
 #
-# Locks that are held meanwhile go on if the nodes keep every write, as with node.conf. Where nodes keep
-# nothing, a lock that is held while most of them restart is lost.
+# Locks that are held meanwhile go on if the nodes keep every write, as with node.conf. If the nodes
+# keep no writes, a lock is lost when most of them restart while it is held.
 set -eu
 
-# Waits until all nodes vote; if they do not, shows what the doctor says and ends.
+# Waits until all nodes vote; if they do not, shows the doctor's report and ends.
 all_vote() {
   report=$(redbolt doctor --wait "${WAIT:-5m}" 2>&1) || {
     code=$?
@@ -41,7 +42,7 @@ for node in $nodes; do
   all_vote
   age=$(redbolt doctor --json | tr '{' '\n' | grep -F "\"node\":\"$node\"" |
     sed -n 's/.*"uptime_s":\([0-9]*\).*/\1/p')
-  # One that shuts down only while the next one restarts would be one too many.
+  # A server that shuts down only while the next one restarts would be a second node away.
   if [ "${age:-0}" -gt $(($(date +%s) - began + 1)) ]; then
     echo "$node: the server runs for $age s: the command did not restart it" >&2
     exit 1

@@ -1,8 +1,8 @@
-//! Locks inside an epoll loop that knows nothing of Redbolt but one file descriptor.
+//! Locks inside an epoll loop that knows only one file descriptor of Redbolt.
 //!
 //! The loop is an order desk: a datagram names an article, the desk takes the article's lock, sells
 //! one piece while it holds it, and answers. Many orders are under way at once, one thread serves
-//! them all, and nothing but `epoll_wait` ever blocks.
+//! them all, and only `epoll_wait` ever blocks.
 //!
 //! Run it with `cargo run --example epoll_loop`, or with `REDBOLT_NODES` set.
 
@@ -63,7 +63,7 @@ mod linux {
 
         driver.drive(); // begins to connect
         while is_open || driver.in_flight() > 0 {
-            // The driver says how long the loop may sleep; `None` is for ever.
+            // The driver says how long the loop may sleep; `None` means for ever.
             let timeout = driver.timeout().map(Timespec::try_from).transpose()?;
             retry_on_intr(|| wait(&epoll, spare_capacity(&mut events), timeout.as_ref()))?;
             wake_ups += 1;
@@ -72,14 +72,14 @@ mod linux {
                     is_open = take_orders(&orders, &mut driver, &mut open)?;
                 }
             }
-            // Cheap enough for every wake-up, and needed after a timeout as well.
+            // The call is cheap enough for every wake-up, and a timeout needs it as well.
             driver.drive();
             while let Some(done) = driver.completion() {
                 let Outcome::Lock(result) = done.result else { continue };
                 let Some((customer, article)) = open.remove(&done.id) else { continue };
                 let lease = result?;
                 let Some(left) = stock.get_mut(article) else { continue };
-                // Right before the effect.
+                // The check comes right before the effect.
                 if lease.is_valid() && *left > 0 {
                     *left -= 1;
                 }
@@ -97,8 +97,8 @@ mod linux {
         Ok(())
     }
 
-    /// Reads all orders that have come, and begins a lock for each. False once there will be no
-    /// more.
+    /// Reads all orders that have come, and begins a lock for each. Returns false once there will
+    /// be no more.
     fn take_orders(
         orders: &UdpSocket,
         driver: &mut Driver,
@@ -111,14 +111,14 @@ mod linux {
             }
             let text = buffer.get(..len).and_then(|text| std::str::from_utf8(text).ok());
             let Some(article) = text.and_then(|text| text.parse().ok()) else { continue };
-            // For an article that is being sold, orders wait in their order.
+            // Orders for an article that is being sold wait in their order.
             let id = driver.lock(format!("article:{article}"), TTL)?;
             open.insert(id, (customer, article));
         }
         Ok(true)
     }
 
-    /// Customers, one per article: each orders again once it was served.
+    /// One customer per article: each orders again once it is served.
     fn order_all(desk: SocketAddr) -> std::io::Result<usize> {
         let customers = (0..ARTICLES).map(|_| UdpSocket::bind("127.0.0.1:0"));
         let customers: Vec<_> = customers.collect::<Result<_, _>>()?;

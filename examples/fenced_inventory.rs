@@ -1,11 +1,13 @@
 //! An inventory service that sells from SQLite while its sellers are paused for longer than their
-//! lock lasts: without a check of fences it oversells, with it never.
+//! lock lasts. Without a check of fences it oversells; with the check it never does.
 //!
-//! The lock alone cannot help here. A seller looks at its lease right before the write, and is paused
-//! between the two: by a machine that is suspended, or a disk that hangs. When it goes on, another
-//! seller has the lock, and has sold. So each write carries the fence of its lease, a number that
-//! grows with every holder, and the statement writes nothing if the row has seen a higher one. The
-//! statements are those of `docs/fencing.md`.
+//! The lock alone cannot help here. A seller may be paused between its look at the lease and the
+//! write, for example by a suspended machine or a disk that hangs. When it goes on, another seller
+//! has the lock, and has sold.
+//!
+//! So each write carries the fence of its lease, a number that grows with every holder. The
+//! statement writes nothing if the row has seen a higher one. The statements are those of
+//! `docs/fencing.md`.
 //!
 //! Run it with `cargo run --example fenced_inventory`, or with `REDBOLT_NODES` set. It sells twice,
 //! with the check and without; `-- checked` or `-- unchecked` does one of the two.
@@ -26,7 +28,7 @@ const STOCK: i64 = 100;
 const TTL: Duration = Duration::from_millis(250);
 /// How long a payment takes.
 const PAYMENT: Duration = Duration::from_millis(1);
-/// How often a seller is paused, and in which of its sales.
+/// How often a seller is paused, and how many sales it makes before each pause.
 const PAUSES: u32 = 3;
 const SALES_BETWEEN: u32 = 5;
 /// Longer than the lease lasts.
@@ -75,7 +77,7 @@ fn run(database: &Path, nodes: &str, check: &str) -> Anything<i64> {
     sellers::sell_all(SELLERS, database, &[nodes, check])
 }
 
-/// One seller, a process of its own.
+/// One seller, in a process of its own.
 fn sell(database: &Path, nodes: &str, is_checked: bool) -> Anything {
     let mut connection = sellers::open(database)?;
     let patient = Retry::default().timeout(Duration::from_secs(60));
@@ -84,7 +86,7 @@ fn sell(database: &Path, nodes: &str, is_checked: bool) -> Anything {
     loop {
         let lease = client.lock("stock:sku:42", LockOptions::new(TTL).fenced()).wait()?;
         let fence = i64::try_from(lease.fence().ok_or("the lock was asked for with a fence")?)?;
-        // The first act: from now on no earlier holder can write.
+        // The holder's first act: from now on no earlier holder can write.
         if is_checked && !touch(&connection, fence)? {
             continue;
         }
@@ -98,17 +100,19 @@ fn sell(database: &Path, nodes: &str, is_checked: bool) -> Anything {
         }
         sales += 1;
         if sales % SALES_BETWEEN == 0 && sales <= PAUSES * SALES_BETWEEN {
-            // The holder cannot know of it: it has just looked.
+            // The holder cannot notice the pause: it has just looked at its lease.
             std::thread::sleep(PAUSE);
         }
-        // Refused: the lock is over and another seller is at work, so nothing is sold.
+        // A refused write means that the lock is over and another seller is at work, so this one
+        // sells nothing.
         let _is_sold = write(&mut connection, left - 1, fence, is_checked)?;
-        // An error: the lock was over before. The fence has said so to the stock already.
+        // An error means that the lock was over before. The stock knows that already from the
+        // fence.
         let _ = lease.unlock().wait();
     }
 }
 
-/// Tells the row of a new holder; false if it has seen a later one.
+/// Tells the row of a new holder. Returns false if the row has seen a later one.
 fn touch(connection: &Connection, fence: i64) -> rusqlite::Result<bool> {
     let changed = connection.execute(
         "UPDATE stock SET fence = :fence WHERE id = :id AND fence <= :fence",
@@ -121,7 +125,8 @@ fn pieces(connection: &Connection) -> rusqlite::Result<i64> {
     connection.query_row("SELECT pieces FROM stock WHERE id = 'sku:42'", [], |row| row.get(0))
 }
 
-/// Writes what is left, and the sale, in one transaction; false if the row has seen a later holder.
+/// Writes the pieces that are left, and the sale, in one transaction. Returns false if the row has
+/// seen a later holder.
 fn write(
     connection: &mut Connection,
     pieces: i64,

@@ -1,9 +1,9 @@
-//! An inventory service that sells from SQLite, in several processes: without the lock it
-//! oversells, with it never.
+//! An inventory service that sells from SQLite, in several processes. Without the lock it
+//! oversells; with the lock it never does.
 //!
 //! A sale reads the stock, makes the payment, and writes the stock back. No database transaction
-//! may last as long as a payment, so other sellers work between the read and the write; the lock on
-//! the article keeps them out, on whatever process or machine they run.
+//! may last as long as a payment, so other sellers work between the read and the write. The lock on
+//! the article keeps them out, in every process and on every machine.
 //!
 //! Run it with `cargo run --example inventory`, or with `REDBOLT_NODES` set.
 
@@ -66,7 +66,7 @@ fn sell_with_lock(database: &Path, nodes: &str) -> Anything {
     loop {
         let is_left = client.with_lock("stock:sku:42", TTL, |held| {
             let Some(left) = begin_sale(&connection)? else { return Ok(false) };
-            // Right before the effect: is there enough time for it?
+            // The check comes right before the effect: there must be enough time for it.
             if held.remaining() < Duration::from_millis(500) {
                 return Err::<_, Box<dyn std::error::Error>>("the sale took too long".into());
             }
@@ -98,7 +98,7 @@ fn begin_sale(connection: &Connection) -> rusqlite::Result<Option<i64>> {
     Ok(Some(left))
 }
 
-/// Writes one piece less than was read.
+/// Writes one piece less than the seller read.
 fn end_sale(connection: &Connection, left: i64) -> rusqlite::Result<()> {
     connection.execute("UPDATE stock SET pieces = ?1 WHERE article = 'sku:42'", [left - 1])?;
     connection.execute("INSERT INTO sales VALUES (?1)", [std::process::id()])?;

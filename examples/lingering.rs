@@ -1,6 +1,6 @@
-//! A service whose keys mostly come back to the same process: each order is touched many times in a
-//! row by the process that its customer talks to, and now and then by another one. With and without
-//! locks that linger.
+//! A service whose keys mostly come back to the same process, with and without locks that linger.
+//! The process of a customer touches that customer's order many times in a row. Now and then
+//! another process touches it.
 //!
 //! Run it with `cargo run --release --example lingering`, or with `REDBOLT_NODES` set.
 
@@ -40,8 +40,8 @@ impl std::fmt::Display for Times {
     }
 }
 
-/// Works through the orders; behind each of them another process takes a step too. Returns the
-/// median times of a step, from the call to the guard's end.
+/// Works through the orders; after each one, another process takes a step too. Returns the median
+/// times of a step, from the call to the guard's end.
 fn serve(urls: &[String], options: LockOptions) -> Result<Times, Box<dyn std::error::Error>> {
     let client = Client::connect(Config::new(urls)?)?;
     let other = Client::connect(Config::new(urls)?)?;
@@ -67,7 +67,7 @@ fn serve(urls: &[String], options: LockOptions) -> Result<Times, Box<dyn std::er
 
 fn step(client: &Client, key: &str, options: &LockOptions) -> Result<(), LockError> {
     let guard = client.lock(key, options.clone()).wait()?;
-    // Here the order would be changed, while the guard is valid.
+    // Here the service would change the order, while the guard is valid.
     std::hint::black_box(guard.is_valid());
     drop(guard);
     Ok(())

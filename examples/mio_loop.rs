@@ -1,7 +1,7 @@
 //! Locks inside a mio loop of your own, beside a timer and a listener.
 //!
-//! The loop serves `GET` on a port of its own: each connection gets a line that says how many locks
-//! were taken so far. A lock is taken at every tick of the timer. Nothing here blocks.
+//! The loop serves `GET` on a port of its own: each connection gets a line with the number of locks
+//! taken so far. The loop takes a lock at every tick of the timer, and never blocks.
 //!
 //! Run it with `cargo run --example mio_loop`, or with `REDBOLT_NODES` set.
 
@@ -39,7 +39,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     while ticks < TICKS || driver.in_flight() > 0 || served == 0 {
         let wake = driver.next_deadline().map_or(next_tick, |deadline| deadline.min(next_tick));
         match poll.poll(&mut events, Some(sleep_until(wake))) {
-            // A signal, also one that stops and continues the process: there are no events.
+            // A signal interrupted the call, for example one that stops and continues the process:
+            // there are no events.
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             result => result?,
         }
@@ -47,7 +48,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             if driver.ready(event) {
                 continue;
             }
-            // Edge-triggered: accept until there is none left.
+            // The events are edge-triggered, so the loop accepts until there is no connection left.
             while let Ok((mut stream, _)) = listener.accept() {
                 writeln!(stream, "{locks} locks so far")?;
                 served += 1;
@@ -81,7 +82,7 @@ fn sleep_until(wake: Instant) -> Duration {
     now().until(wake)
 }
 
-/// A client of the listener while locks are taken.
+/// A client that visits the listener while the loop takes locks.
 fn visit(address: std::net::SocketAddr) {
     if let Ok(mut stream) = std::net::TcpStream::connect(address) {
         let mut line = String::new();

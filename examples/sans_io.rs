@@ -1,4 +1,4 @@
-//! The sans-IO engine without any socket, thread or clock: two clients and three nodes in one
+//! The sans-IO engine without any socket, thread or clock. Two clients and three nodes run in one
 //! function, joined by a queue of bytes; time is only a number.
 //!
 //! A program with its own transport (a kernel-bypass stack, a simulator, a replay of recorded
@@ -34,11 +34,12 @@ enum Mail {
 struct World {
     now: Instant,
     clients: Vec<Engine>,
-    /// `None`: the node's process is gone.
+    /// `None` where the node's process is gone.
     servers: Vec<Option<Server>>,
     /// The connection of each client to each node.
     sessions: BTreeMap<(usize, usize), Session>,
-    /// Messages by arrival time; those that arrive together in the order sent.
+    /// Messages by arrival time; messages that arrive together keep the order in which they were
+    /// sent.
     mail: BTreeMap<(Instant, u64), (usize, usize, Mail)>,
     sent: u64,
     bytes: usize,
@@ -116,7 +117,8 @@ impl World {
         // Any origin will do, as long as time goes forward.
         let now = Instant::from_nanos(1_000_000_000);
         let config = Config::new(["a:6379", "b:6379", "c:6379"])?;
-        // Randomness comes as a seed: same seeds, same run. In production seeds are secret.
+        // Randomness comes as a seed: the same seeds give the same run. In production, seeds are
+        // secret.
         let clients = [[1; 32], [2; 32]].map(|seed| Engine::new(&config, seed, now));
         let servers = (1..=NODES).map(|node| {
             let hour = Duration::from_secs(3600); // old enough to be believed at once
@@ -142,8 +144,8 @@ impl World {
     fn settle(&mut self) {
         for client in 0..self.clients.len() {
             let (now, Some(engine)) = (self.now, self.clients.get_mut(client)) else { return };
-            // Last, after all bytes that came in, so that no answer that was read counts as
-            // missing.
+            // This comes last, after all bytes that arrived, so that no answer that was read counts
+            // as missing.
             engine.handle_timeout(now);
             while let Some(event) = engine.poll_event(now) {
                 self.events.push((client, event));
@@ -219,7 +221,7 @@ impl World {
         }
     }
 
-    /// A node runs what it was sent. Its answer, and messages to subscribers, go back.
+    /// A node runs the commands that it received. Its answer, and messages to subscribers, go back.
     fn execute(&mut self, client: usize, node: usize, bytes: &[u8]) {
         let Some(Some(server)) = self.servers.get_mut(node) else { return };
         let Some(session) = self.sessions.get_mut(&(client, node)) else { return };
@@ -302,7 +304,7 @@ impl World {
     }
 }
 
-/// The time for the nodes: here the same clock.
+/// The time for the nodes, which have the same clock here.
 fn on_server(now: Instant) -> redbolt_embedded::Instant {
     redbolt_embedded::Instant::from_nanos(now.as_nanos())
 }

@@ -1,7 +1,7 @@
-//! One handle for many threads and tasks: eight threads and eight futures sell one stock.
+//! One client for many threads and tasks: eight threads and eight futures sell one stock.
 //!
-//! Nothing here needs a runtime: the futures run on a loop of a few lines. They run as well on
-//! tokio, smol or any other.
+//! The example needs no runtime: the futures run on a loop of a few lines. They also run on tokio,
+//! smol or any other runtime.
 //!
 //! Run it with `cargo run --example threads_and_tasks`, or with `REDBOLT_NODES` set.
 
@@ -37,7 +37,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let sold = sold.into_inner();
     println!("{sold} of {STOCK} sold in {elapsed:?} by 16 sellers");
 
-    // Releases still owed to the nodes are sent before the program ends.
+    // The client sends the releases that it still owes to the nodes before the program ends.
     let owed = client.shutdown(Duration::from_secs(1)).wait();
     println!("{owed} releases owed");
     if sold != STOCK {
@@ -52,7 +52,8 @@ fn sell_all(client: &Client, stock: &AtomicU32, sold: &AtomicU32) -> Result<(), 
         if !sell(stock, sold) {
             return Ok(());
         }
-        // The lease goes to the next seller without asking any node, while enough validity is left.
+        // The client gives the lease to the next seller without asking any node, while enough
+        // validity is left.
         drop(guard);
     }
 }

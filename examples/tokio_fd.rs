@@ -1,9 +1,11 @@
-//! A driver inside tokio's own loop, through `AsyncFd`: without a thread or a mio loop of your own.
+//! A driver inside tokio's own loop, through `AsyncFd`, without a thread or a mio loop of your own.
 //!
-//! One task owns the driver. Other tasks send it the keys to lock and get leases back over a
-//! channel; giving a lease back is a message too, so that the owner wakes up and sends the release.
-//! Sixty tasks count this way. (If an I/O thread of Redbolt's own is acceptable, `Client` has all
-//! of this built in: `examples/shared.rs`.)
+//! One task owns the driver. Other tasks send it the keys to lock, and get leases back over a
+//! channel. They also give a lease back by a message, so that the owner wakes up and sends the
+//! release. Sixty tasks count this way.
+//!
+//! (If an I/O thread of Redbolt's own is acceptable, `Client` has all of this built in:
+//! `examples/threads_and_tasks.rs`.)
 //!
 //! Run it with `cargo run --example tokio_fd`, or with `REDBOLT_NODES` set.
 
@@ -64,7 +66,7 @@ fn main() -> Anything {
     Ok(())
 }
 
-/// Reads, lets others run, writes: without the lock two tasks would lose a count.
+/// Reads, lets other tasks run, and writes: without the lock two tasks would lose a count.
 async fn count(
     task: u32,
     locks: mpsc::UnboundedSender<Message>,
@@ -93,7 +95,7 @@ async fn serve(
     mut driver: Driver,
     mut messages: mpsc::UnboundedReceiver<Message>,
 ) -> Result<(), std::io::Error> {
-    // A descriptor of the same poll: it stays open for as long as the loop watches it.
+    // A duplicate of the driver's descriptor, which stays open for as long as the loop watches it.
     #[expect(deprecated, reason = "what replaces it takes unsafe code, to promise just that")]
     let readiness = AsyncFd::new(driver.as_fd().try_clone_to_owned()?)?;
     driver.drive(); // begins to connect
@@ -110,8 +112,8 @@ async fn serve(
         };
         tokio::select! {
             guard = readiness.readable() => {
-                // Before the call, so that a socket that becomes ready during it wakes this task
-                // again.
+                // This comes before the call, so a socket that becomes ready during the call wakes
+                // this task again.
                 guard?.clear_ready();
             }
             message = messages.recv() => match message {
@@ -120,7 +122,7 @@ async fn serve(
             },
             () = sleep => {}
         }
-        // Everything that came meanwhile goes out with one write per node.
+        // All messages that came meanwhile go out with one write per node.
         while let Ok(message) = messages.try_recv() {
             begin(&mut driver, message, &mut waiting);
         }

@@ -1,8 +1,8 @@
-//! A trading loop that never sleeps, with locks in it: each pass polls the market and the driver,
+//! A trading loop that never sleeps, with locks in it. Each pass polls the market and the driver,
 //! and costs a microsecond whether a lock is under way or not.
 //!
-//! Two desks see the same signals; the one that gets a signal's lock trades it, and keeps the lock
-//! to its end. This desk spins; its rival is an ordinary blocking client. At the end the loop
+//! Two desks see the same signals; the desk that gets a signal's lock trades it, and keeps the lock
+//! until the end. This desk spins; its rival is an ordinary blocking client. At the end the loop
 //! prints how long its passes took, and how often the operating system put its thread to sleep.
 //!
 //! Run it with `cargo run --release --example trading_loop`, or with
@@ -22,7 +22,7 @@ const TTL: Duration = Duration::from_secs(20);
 const SIGNALS: usize = 500;
 /// Time from one signal to the next.
 const PACE: Duration = Duration::from_millis(2);
-/// Buckets of the passes' times, each twice as long as the one before, from 1 ns.
+/// Buckets for the times of the passes; each is twice as long as the one before, from 1 ns.
 const BUCKETS: usize = 40;
 
 type Anything = Result<(), Box<dyn std::error::Error>>;
@@ -32,7 +32,7 @@ type Trades = [AtomicU32; SIGNALS];
 
 fn main() -> Anything {
     let found = common::nodes()?;
-    // Each run has its own signals, so that nodes may still hold those of the last run.
+    // Each run has its own signals, because nodes may still have the locks of the last run.
     let run = std::process::id();
     let config = || Config::new(&found.urls);
     let mut driver = Driver::standalone(config()?)?;
@@ -69,16 +69,16 @@ fn main() -> Anything {
     Ok(())
 }
 
-/// What the desk has done.
+/// The results of the desk.
 struct Desk {
     leases: Vec<Lease>,
     passes: [u64; BUCKETS],
     longest: Duration,
-    /// How often the thread gave up its processor by itself.
+    /// How often the thread gave up its processor of its own accord.
     slept: Option<usize>,
 }
 
-/// One pass after another, without ever waiting.
+/// Makes one pass after another, and never waits.
 fn trade_spinning(
     driver: &mut Driver,
     run: u32,
@@ -115,7 +115,7 @@ fn trade_spinning(
                     trade(lease.is_valid(), signal, trades);
                     desk.leases.push(lease);
                 }
-                // The rival has it.
+                // The rival has the lock.
                 Err(LockError::Taken(_) | LockError::NoQuorum(_)) => {}
                 Err(why) => return Err(why.into()),
             }
@@ -132,8 +132,8 @@ fn trade_spinning(
     Ok(desk)
 }
 
-/// The same with blocking calls. The guards are kept until both desks are done, because a signal
-/// whose lock is free could be traded again.
+/// Trades with blocking calls. It keeps the guards until both desks are done, because a desk could
+/// trade a signal again if its lock were free.
 fn trade_blocking(
     client: &Client,
     run: u32,

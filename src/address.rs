@@ -38,7 +38,7 @@ pub enum Endpoint {
     Unix(PathBuf),
 }
 
-/// One node of a [`Config`](crate::Config): its endpoint, and what its URL says of the login.
+/// One node of a [`Config`](crate::Config): its endpoint, and the login that its URL gives.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Address {
     endpoint: Endpoint,
@@ -49,21 +49,22 @@ pub struct Address {
     pub(crate) encryption: Encryption,
 }
 
-/// What an address says of encryption.
+/// How an address asks for encryption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Encryption {
     /// `redis://`, or a unix socket.
     Plain,
     /// `rediss://`
     Tls,
-    /// No scheme: as the configuration says.
+    /// No scheme: the configuration decides.
     Open,
 }
 
 impl Address {
     /// Parses `redis://[user[:password]@]host[:port][/database]`, `rediss://` for the same through
     /// TLS (feature `tls`), `unix://[user[:password]@]/path[?db=database]`, or a bare `host:port`.
-    /// `valkey://` and `valkeys://` are other words for the first two. Characters that no URL has are percent codes.
+    /// `valkey://` and `valkeys://` mean the same as the first two. Write characters that no URL
+    /// has as percent codes.
     ///
     /// # Errors
     ///
@@ -133,7 +134,7 @@ impl Address {
         &self.endpoint
     }
 
-    /// The number of the database for the locks, 0 unless the URL names another.
+    /// The number of the database for the locks: 0, unless the URL names another.
     #[must_use]
     pub const fn database(&self) -> u32 {
         self.database
@@ -230,7 +231,7 @@ fn url_fault(url: &str, error: ParseErrorKind) -> &'static str {
 fn without_login(text: &str) -> String {
     let (login, place) = text.rsplit_once('@').unwrap_or(("", text));
     let place: String = place.chars().take(80).collect();
-    // A password may hold anything, `://` too; a scheme is letters.
+    // A password may hold anything, even `://`; a scheme holds only letters.
     let scheme = login.split_once("://").map_or("", |(scheme, _)| scheme);
     let is_scheme = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'+';
     if scheme.is_empty() || !scheme.bytes().all(is_scheme) {

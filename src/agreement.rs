@@ -1,19 +1,20 @@
-//! [`Agreement`]: what all clients of a lock must agree on, as each says it in its name at the nodes.
+//! [`Agreement`]: the settings on which all clients of a lock must agree. Each client puts them
+//! into its name at the nodes.
 //!
 //! Layer: bottom, plain values. No lock depends on what another client says.
 //!
 //! # Contract
 //!
 //! - `n5:q3:t30000:g1:pHASH.TEXT`: nodes, quorum, `max_ttl` in milliseconds, restart guard, prefix.
-//! - No field for which nodes: hosts may spell one address differently, and a difference in spelling
-//!   alone would be a false alarm.
+//! - No field says which nodes there are: hosts may spell one address differently, and a difference
+//!   in spelling alone would be a false alarm.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::plain;
 
-/// The settings of a client that mutual exclusion, or one name for one lock, rests on.
+/// The settings of a client on which mutual exclusion, or one name for one lock, rests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Agreement {
@@ -25,8 +26,8 @@ pub struct Agreement {
     pub max_ttl: Duration,
     /// Whether a restarted node waits for the longest TTL before it votes.
     pub restart_guard: bool,
-    /// What stands for the prefix of the keys: eight digits of its hash, a dot, and its first 16
-    /// characters, those that are not plain as `_`. `None` for no prefix.
+    /// The prefix of the keys in short: eight digits of its hash, a dot, and its first 16
+    /// characters, with `_` for each that is not plain. `None` for no prefix.
     pub prefix: Option<String>,
 }
 
@@ -54,7 +55,8 @@ impl Agreement {
         }
     }
 
-    /// Reads the fields, in any order and among others; `None` if one is missing or has another form.
+    /// Reads the fields, in any order and among others. `None` if one is missing or has another
+    /// form.
     pub(crate) fn parse<'a>(fields: impl Iterator<Item = &'a str> + Clone) -> Option<Self> {
         let field = |letter: char| fields.clone().find_map(|field| field.strip_prefix(letter));
         let number = |letter| field(letter)?.parse::<u32>().ok();

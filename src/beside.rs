@@ -8,8 +8,8 @@ index_type! {
     EntryIndex
 }
 
-/// See the [module](self). Found by the other table's index; iterated in the order in which they
-/// were added.
+/// See the [module](self). The other table's index finds an entry; iteration follows the order in
+/// which entries were added.
 #[derive(Debug)]
 pub(crate) struct Beside<K, T> {
     places: Vec<Option<EntryIndex>>,
@@ -43,7 +43,7 @@ impl<K: Index, T> Beside<K, T> {
         self.entries.at_mut(place).as_mut()
     }
 
-    /// The entry of `key`; `new` makes it if there is none.
+    /// The entry of `key`; `new` makes it if there is no entry.
     pub(crate) fn enter(&mut self, key: K, new: impl FnOnce() -> T) -> Option<&mut T> {
         if !self.contains(key) {
             let entry = self.entries.insert(Some(new()))?;

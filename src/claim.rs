@@ -1,19 +1,19 @@
-//! [`Claim`]: what a holder writes beside its lock, for people who ask who leads, or holds it.
+//! [`Claim`]: a holder's note beside its lock, for people who ask which client leads or holds it.
 //!
 //! Layer: bottom, plain values. No lock depends on it.
 //!
 //! # Contract
 //!
-//! - `SINCE NAME TOKEN`: milliseconds since 1970 by the leader's wall clock (0 where it has none), its
-//!   [`ClientName`], and the token of its lock, which comes last because it may hold any bytes.
-//! - Whoever may write the key can write anything there. A claim is believed only with the token that
-//!   a quorum of nodes holds for the lock itself.
+//! - `SINCE NAME TOKEN`: milliseconds since 1970 by the leader's wall clock (0 if it has none), its
+//!   [`ClientName`], and the token of its lock. The token comes last because it may hold any bytes.
+//! - Anyone who may write the key can write anything there. A reader believes a claim only with the
+//!   token that a quorum of nodes holds for the lock itself.
 
 use std::time::{Duration, SystemTime};
 
 use crate::client_name::ClientName;
 
-/// Behind the key of a lock: the key of its holder's claim.
+/// The suffix that makes the key of a holder's claim from the key of its lock.
 pub(crate) const CLAIM_SUFFIX: &[u8] = b":elected";
 
 /// See the [module](self).

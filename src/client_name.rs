@@ -1,12 +1,13 @@
-//! [`ClientName`]: how a client names itself at the nodes, for people who ask who holds a lock.
+//! [`ClientName`]: how a client names itself at the nodes, for people who ask which client holds a
+//! lock.
 //!
 //! Layer: bottom, plain values. No lock depends on it.
 //!
 //! # Contract
 //!
-//! - `redbolt:1:ID:HOST:PID:PROGRAM`, each part of plain characters and bounded; what is not known is
-//!   empty. Behind another colon follow the fields of its [`Agreement`]. There may be more fields: who
-//!   reads a name ignores those that it does not know.
+//! - `redbolt:1:ID:HOST:PID:PROGRAM`, each part of plain characters and bounded; an unknown part is
+//!   empty. Behind another colon follow the fields of its [`Agreement`]. There may be more fields:
+//!   a reader ignores those that it does not know.
 //! - A name is a claim: any client of a node can call itself what it likes.
 
 use std::fmt::{self, Write as _};
@@ -17,7 +18,7 @@ use crate::plain::{WORD_LEN_MAX, is_plain, word};
 /// The beginning of every name, with the version of its form.
 const PREFIX: &str = "redbolt:1:";
 
-/// The id of a client: all tokens that it draws begin with it.
+/// The id of a client: it begins all tokens that the client draws.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ClientId([u8; 8]);
 
@@ -29,7 +30,8 @@ impl ClientId {
         Self(bytes)
     }
 
-    /// The client that drew these bytes of a token, or of a waiter's id: it begins with its client's.
+    /// The client that drew these bytes of a token, or of a waiter's id: both begin with the
+    /// client's id.
     pub(crate) fn of<const LEN: usize>(name: &[u8; LEN]) -> Self {
         Self(name.first_chunk().copied().unwrap_or_default())
     }
@@ -38,8 +40,8 @@ impl ClientId {
         self.0
     }
 
-    /// The client that drew the token with these bytes on the wire. `None` for a token of another
-    /// form, which Redbolt does not draw.
+    /// The client that drew the token with these bytes on the wire. `None` if the token does not
+    /// have the form that Redbolt draws.
     #[must_use]
     pub fn of_token(wire: &[u8]) -> Option<Self> {
         crate::token::unhex(wire).map(|token| Self::of(&token))
@@ -74,12 +76,12 @@ pub(crate) struct Process {
     pub(crate) program: String,
 }
 
-/// What a client calls itself at the nodes: in CLIENT LIST, and beside a lock that it leads by. It is
-/// a claim of the client itself: for people, and for nothing else.
+/// The name of a client at the nodes: in CLIENT LIST, and beside a lock by which it leads. Clients
+/// choose their names themselves: show a name to people, and rely on it for nothing else.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClientName {
-    /// How its tokens begin.
+    /// The beginning of its tokens.
     pub client: ClientId,
     /// Its host.
     pub host: Option<String>,
@@ -87,12 +89,12 @@ pub struct ClientName {
     pub pid: Option<u32>,
     /// The name of its program, or its [`client_name`](crate::Config::client_name).
     pub program: Option<String>,
-    /// What it says of its settings; `None` for a name beside a lock, and for a version that does not.
+    /// Its settings; `None` for a name beside a lock, and for a version that does not tell them.
     pub agreement: Option<Agreement>,
 }
 
 impl ClientName {
-    /// What the client calls itself; `chosen` stands for the program where the caller chose a name.
+    /// The name of the client. `chosen` stands for the program if the caller chose a name.
     pub(crate) fn of(client: ClientId, process: &Process, chosen: Option<&str>) -> Self {
         Self {
             client,
@@ -103,7 +105,7 @@ impl ClientName {
         }
     }
 
-    /// Reads a name as CLIENT LIST shows it; `None` if it is not of this form.
+    /// Reads a name from CLIENT LIST; `None` if it does not have this form.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         let mut parts = name.strip_prefix(PREFIX)?.split(':');
@@ -128,7 +130,7 @@ impl fmt::Display for ClientName {
     }
 }
 
-/// Whether a caller may choose this name: it stands in the nodes' lists as it is.
+/// Whether a caller may choose this name: the nodes' lists show it as it is.
 pub(crate) fn is_name(name: &str) -> bool {
     (1..=WORD_LEN_MAX).contains(&name.len()) && name.chars().all(is_plain)
 }

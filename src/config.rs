@@ -15,13 +15,14 @@ use crate::retry::Retry;
 #[cfg(feature = "tls")]
 use crate::tls::Tls;
 
-/// Whether a node that lost its memory may vote before every lock it may have lost has expired.
+/// Whether a node that lost its memory may vote before every lock that it may have lost has
+/// expired.
 ///
 /// Source: "Distributed Locks with Redis", on delayed restarts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum RestartGuard {
-    /// A restarted node's votes do not count until it has run for `max_ttl` and the drift of it.
+    /// A restarted node's votes do not count until it has run for `max_ttl` plus the drift.
     #[default]
     On,
     /// Votes count at once. Safe only where every node keeps its keys across any restart
@@ -29,7 +30,7 @@ pub enum RestartGuard {
     Off,
 }
 
-/// What to do with a node that denies INFO (by an ACL), so that the client cannot check it.
+/// How the client treats a node that denies INFO (by an ACL), so that the client cannot check it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Admission {
@@ -46,10 +47,10 @@ pub enum Admission {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum IdleStrategy {
-    /// Sleep in the operating system's poll: no CPU, a wake-up of some microseconds.
+    /// Sleep in the operating system's poll. It uses no CPU; a wake-up takes some microseconds.
     #[default]
     Park,
-    /// Poll without sleeping: the lowest latency, one core busy for as long as a call lasts.
+    /// Poll without sleeping: the lowest latency, but one core is busy for as long as a call lasts.
     Spin,
     /// Poll without sleeping for this long, letting other threads use the core in between, then
     /// park. On a local network about 50 us spare most calls the wake-up.
@@ -60,7 +61,7 @@ pub enum IdleStrategy {
 ///
 /// All clients of the same locks must have the same nodes, `quorum`, `max_ttl`, `restart_guard` and
 /// `key_prefix`: mutual exclusion depends on it. No client refuses another for its settings;
-/// `redbolt doctor` tells who differs.
+/// `redbolt doctor` names the clients that differ.
 ///
 /// | setting | default | range |
 /// |---|---|---|
@@ -86,7 +87,7 @@ pub enum IdleStrategy {
 /// | `username`, `password` | none | for nodes whose URL names none |
 /// | `client_name` | the program's | 1 to 64 letters, digits and `.-_+@/` |
 ///
-/// When to change them: `docs/settings.md`, in the documentation `guide::settings`.
+/// `docs/settings.md` (`guide::settings` in the documentation) says when to change them.
 #[derive(Clone)]
 pub struct Config {
     pub(crate) nodes: Vec<Address>,
@@ -102,18 +103,18 @@ pub struct Config {
     pub(crate) username: Option<String>,
     pub(crate) password: Option<String>,
     pub(crate) client_name: Option<String>,
-    /// Set by the driver.
+    /// The driver sets it.
     pub(crate) process: Process,
     pub(crate) in_flight_max: usize,
     pub(crate) max_extensions: Option<u32>,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) local_turns: u32,
     pub(crate) direct_wake: bool,
-    /// None for the default.
+    /// `None` for the default.
     pub(crate) transfers_in_row: Option<u8>,
     pub(crate) max_clock_skew: Duration,
     pub(crate) fence_ttl: Option<Duration>,
-    /// None for the system's.
+    /// `None` for the system's clock.
     pub(crate) wall_clock: Option<fn() -> Duration>,
     #[cfg(feature = "tls")]
     pub(crate) tls: Option<Tls>,
@@ -121,14 +122,14 @@ pub struct Config {
 }
 
 impl Config {
-    /// A configuration of these nodes: `redis://[user[:password]@]host[:port][/database]`,
-    /// `rediss://` for the same through TLS, `unix:///path` or `host:port`, each an independent
-    /// master.
+    /// A configuration of these nodes, each an independent master. A node is
+    /// `redis://[user[:password]@]host[:port][/database]`, `rediss://` for the same through TLS,
+    /// `unix:///path` or `host:port`.
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] for no node, more than 32, one named twice, or an address that cannot be
-    /// read.
+    /// [`ConfigError`] for an empty list, for more than 32 nodes, for a node that is named twice,
+    /// or for an address that cannot be read.
     pub fn new<I>(nodes: I) -> Result<Self, ConfigError>
     where
         I: IntoIterator,
@@ -206,7 +207,7 @@ impl Config {
 
     /// The part of a TTL that the client gives up because clocks run at different rates. It must be
     /// at least the true difference between this machine and every node. 0.01 by default, from
-    /// 0.0001 to 0.5; 2 ms come on top.
+    /// 0.0001 to 0.5; the client gives up 2 ms more.
     #[must_use]
     pub const fn drift_factor(mut self, factor: f64) -> Self {
         self.drift_factor = factor;
@@ -285,44 +286,52 @@ impl Config {
         }
     }
 
-    /// What this client calls itself, beside its host and process id, in the nodes' CLIENT LIST and
-    /// in what `redbolt status` says of a holder. By default the name of the program; 1 to 64
+    /// The name of this client in the nodes' CLIENT LIST, and in the lines of `redbolt status`
+    /// about a holder, beside its host and process id. By default the name of the program; 1 to 64
     /// letters, digits and `.-_+@/`.
     ///
-    /// The whole name is `redbolt:1:ID:HOST:PID:NAME`, where the tokens of the client begin with ID,
-    /// and behind another colon what all clients of its locks must agree on
-    /// ([`Agreement`](crate::inspect::Agreement)), for `redbolt doctor`. A client
-    /// or a driver knows host and process id; an `Engine` alone leaves them empty.
+    /// The whole name is `redbolt:1:ID:HOST:PID:NAME`, where ID begins all tokens of the client.
+    /// Behind another colon follow the settings on which all clients of its locks must agree
+    /// ([`Agreement`](crate::inspect::Agreement)), for `redbolt doctor`. A client or a driver knows
+    /// host and process id; an `Engine` alone leaves them empty.
     #[must_use]
     pub fn client_name(mut self, name: impl Into<String>) -> Self {
         self.client_name = Some(name.into());
         self
     }
 
-    /// Whether a release wakes a call that waits for the lock. Each client has channels (`redbolt:3:` and the client's id) at the nodes that speak RESP3, on which the
-    /// others tell it. On by default. It costs nothing while no call waits. While one does, a
-    /// release hands the lock over to it (see [`transfers_in_row`](Self::transfers_in_row)), or
-    /// wakes it by one more command. Off, or where the nodes allow no channel (ACL users have none
-    /// since Redis 7: `&redbolt:*` allows them), a waiting call tries again after `delay` and
-    /// `jitter` of [`Retry`].
+    /// Whether a release wakes a call that waits for the lock. On by default.
+    ///
+    /// Each client has channels (`redbolt:3:` and the client's id) at the nodes that speak RESP3.
+    /// Other clients send it messages there. This costs nothing while no call waits. While a call
+    /// waits, a release hands the lock over to it (see
+    /// [`transfers_in_row`](Self::transfers_in_row)), or wakes it by one more command.
+    ///
+    /// If this is off, or the nodes allow no channel, a waiting call tries again after `delay` and
+    /// `jitter` of [`Retry`]. Since Redis 7 an ACL user has no channels by default; `&redbolt:*`
+    /// allows them.
     #[must_use]
     pub const fn direct_wake(mut self, on: bool) -> Self {
         self.direct_wake = on;
         self
     }
 
-    /// How many times in a row a release may hand the lock over to the client that waits first,
-    /// before the key is free for a moment. 16 by default. A hand-over takes one round trip, where
-    /// a wake takes two: one to the waiter, and one for its attempt. Clients of other kinds see the
-    /// key standing meanwhile, and get their turn when it is free. A lease that was taken over counts
-    /// from when its call offered to take it: half of its TTL may be gone when the call returns. A
-    /// waiter that dies or stops within 500 ms before its turn gets the lock all the same, and keeps
-    /// it until the TTL ends. With 0 this client hands nothing over and takes nothing over: its
-    /// releases wake the first waiter, and its waiting calls make an attempt when they are woken.
-    /// Where no number is set, a [`Client`](crate::Client) that is less than half a millisecond from
-    /// its nodes takes nothing over and is woken: it has to begin and end a subscription at each node
-    /// in each call, which takes longer there than the second round trip.
-    /// Without [`direct_wake`](Self::direct_wake) nothing is handed over either.
+    /// How many times in a row releases may hand the lock over to the first waiter, before the key
+    /// is free for a moment. 16 by default.
+    ///
+    /// A hand-over takes one round trip. A wake takes two: one to the waiter, and one for its
+    /// attempt. Clients of other kinds see the key standing meanwhile, and get their turn when it
+    /// is free. The lease of a handed-over lock counts from the moment when its call offered to
+    /// take it: half of its TTL may be gone when the call returns. A waiter that dies or stops
+    /// within 500 ms before its turn still gets the lock, and keeps it until the TTL ends.
+    ///
+    /// With 0 this client hands no lock over and takes none over. Its releases wake the first
+    /// waiter, and its waiting calls make an attempt when they are woken. Without
+    /// [`direct_wake`](Self::direct_wake) it hands no lock over either.
+    ///
+    /// If no number is set, a [`Client`](crate::Client) that is less than half a millisecond from
+    /// its nodes takes no lock over and is woken instead. To take one over, each call has to begin
+    /// and end a subscription at each node, which takes longer there than the second round trip.
     #[must_use]
     pub const fn transfers_in_row(mut self, most: u8) -> Self {
         self.transfers_in_row = Some(most);
@@ -330,34 +339,34 @@ impl Config {
     }
 
     /// How far the client's wall clock and a node's may be apart for a fenced lock
-    /// ([`LockOptions::fenced`](crate::LockOptions::fenced)): a node that is further away does not
-    /// vote for it. 1 s by default, from 1 ms to 1 h. A clock that is years ahead would raise the
-    /// fences of all clients. A restarted node must not vote for longer than twice this time and
-    /// the rounds of an attempt, so fences need a `max_ttl` above that.
+    /// ([`LockOptions::fenced`](crate::LockOptions::fenced)). A node whose clock is further away
+    /// does not vote for it. 1 s by default, from 1 ms to 1 h. A clock that is years ahead would
+    /// raise the fences of all clients. A restarted node must not vote for longer than twice this
+    /// time and the rounds of an attempt, so fences need a `max_ttl` above that.
     #[must_use]
     pub const fn max_clock_skew(mut self, skew: Duration) -> Self {
         self.max_clock_skew = skew;
         self
     }
 
-    /// How long the nodes keep the counter of a key's fences after it was last raised. 24 h by
-    /// default, or longer where `max_ttl` is; from [`max_ttl`](Self::max_ttl) and twice
-    /// [`max_clock_skew`](Self::max_clock_skew) to 10 years.
+    /// How long the nodes keep the counter of a key's fences after a client last raised it. 24 h by
+    /// default, or longer if `max_ttl` and twice the skew are longer. The range is from
+    /// [`max_ttl`](Self::max_ttl) and twice [`max_clock_skew`](Self::max_clock_skew) to 10 years.
     #[must_use]
     pub const fn fence_ttl(mut self, ttl: Duration) -> Self {
         self.fence_ttl = Some(ttl);
         self
     }
 
-    /// The wall clock that the numbers of fenced locks begin with: how long ago 1970 began, in UTC.
-    /// The system's by default. Deadlines never depend on it.
+    /// The wall clock with which the numbers of fenced locks begin. It returns the time since the
+    /// beginning of 1970, in UTC. The system's clock by default. Deadlines never depend on it.
     #[must_use]
     pub const fn wall_clock(mut self, clock: fn() -> Duration) -> Self {
         self.wall_clock = Some(clock);
         self
     }
 
-    /// A counter must not end before every clock is past its number.
+    /// A counter must not end before every clock has passed its number.
     fn fence_ttl_least(&self) -> Duration {
         self.max_ttl + self.max_clock_skew * 2
     }
@@ -367,7 +376,7 @@ impl Config {
         self.fence_ttl.unwrap_or_else(|| FENCE_TTL_DEFAULT.max(self.fence_ttl_least()))
     }
 
-    /// Why no lock can be fenced; `guard_ms` is how long a restarted node does not vote.
+    /// Why no lock can be fenced. `guard_ms` is how long a restarted node does not vote.
     pub(crate) fn why_no_fences(&self, guard_ms: u64) -> Option<&'static str> {
         let guard = Duration::from_millis(guard_ms);
         if self.restart_guard == RestartGuard::Off {
@@ -381,9 +390,9 @@ impl Config {
 
     /// Bytes put in front of every key on the nodes, and nowhere else: callers, leases and errors
     /// have the key without it. Key and prefix together have at most 4,096 bytes. By default there
-    /// is none.
+    /// is no prefix.
     ///
-    /// Two clients mean the same lock if prefix and key joined are the same. An ACL of `~app1:*`
+    /// Two clients mean the same lock if prefix and key, joined, are the same. An ACL of `~app1:*`
     /// limits a user to the locks with the prefix `app1:`.
     #[must_use]
     pub fn key_prefix(mut self, prefix: impl Into<Vec<u8>>) -> Self {
@@ -400,26 +409,27 @@ impl Config {
     }
 
     /// How often a lease may be extended: a holder that extends for ever keeps every other client
-    /// out. No limit by default, from 0 to 65,535. Each extension that is begun counts, and so does
-    /// taking a lease over ([`Client::adopt`](crate::Client::adopt)). Where it is set, a shared
-    /// handle hands no lease on inside the process.
+    /// out. No limit by default, from 0 to 65,535. Each extension that the holder begins counts,
+    /// and so does taking a lease over ([`Client::adopt`](crate::Client::adopt)). If it is set, a
+    /// client hands no lease on inside the process.
     #[must_use]
     pub const fn max_extensions(mut self, extensions: u32) -> Self {
         self.max_extensions = Some(extensions);
         self
     }
 
-    /// How long a lease may be held in all: no extension reaches beyond it.
-    /// No limit by default. Where it is set, a client hands no lease on inside the process.
+    /// How long a lease may be held in all: no extension reaches beyond it. No limit by default. If
+    /// it is set, a client hands no lease on inside the process.
     #[must_use]
     pub const fn max_hold(mut self, hold: Duration) -> Self {
         self.max_hold = Some(hold);
         self
     }
 
-    /// How often in a row a client hands a lease to the next waiter of the same process
-    /// without asking any node, before it releases the lease and other processes have their chance;
-    /// at most 8 times while another process is known to wait. 0: never. 64 by default.
+    /// How often in a row a client hands a lease to the next waiter of the same process without
+    /// asking any node. Then it releases the lease, and other processes have their chance. While
+    /// another process is known to wait, it hands a lease on at most 8 times. 0: never. 64 by
+    /// default.
     #[must_use]
     pub const fn local_turns(mut self, turns: u32) -> Self {
         self.local_turns = turns;
@@ -432,7 +442,7 @@ impl Config {
         &self.nodes
     }
 
-    /// Checks what the setters could not. Every client is made through it.
+    /// Checks what the setters could not. Every client passes its configuration through this check.
     pub(crate) fn check(&self) -> Result<Checked, ConfigError> {
         let range = |setting, value: Duration, least: Duration, most: Duration| {
             if value < least || value > most {
@@ -466,7 +476,7 @@ impl Config {
     }
 }
 
-/// What checking a configuration yields.
+/// The values that the check of a configuration computes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Checked {
     pub(crate) quorum: u32,
@@ -490,7 +500,7 @@ impl fmt::Debug for Config {
     }
 }
 
-/// Longest key on the nodes, in bytes.
+/// The longest key on the nodes, in bytes.
 pub(crate) const KEY_LEN_MAX: usize = 4096;
 
 /// A TTL and its drift must fit 32 bits of milliseconds.
@@ -498,7 +508,7 @@ const TTL_MS_MAX: u64 = 24 * 24 * 3600 * 1000;
 
 const FENCE_TTL_DEFAULT: Duration = Duration::from_secs(24 * 3600);
 
-/// Ten years: a time that every server takes.
+/// Ten years: every server accepts such a time.
 const FENCE_TTL_MS_MAX: u64 = 10 * 365 * 24 * 3600 * 1000;
 
 const IN_FLIGHT_LIMIT: usize = 1 << 20;

@@ -11,11 +11,11 @@ use crate::time::Instant;
 /// How often something happened, by its cause.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CauseCounts {
-    /// A short list: a node fails in few ways.
+    /// A list, not a table: a node fails in few ways.
     counts: Vec<(Cause, u64)>,
 }
 
-/// The fate of one node's votes, connections and debts.
+/// How one node's votes, connections and debts ended.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NodeCounts {
     pub(crate) granted: u64,
@@ -40,17 +40,17 @@ pub(crate) struct Times {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallEnd {
     Won,
-    /// Another held the lock, and the call was not to wait.
+    /// Another client held the lock, and the call was not to wait.
     Taken,
-    /// Another held the lock until the time or the attempts of the call were over.
+    /// Another client held the lock until the time of the call was over.
     TimedOut,
     NoQuorum,
     Expired,
-    /// Its caller gave it up, or the client ended.
+    /// The caller gave the call up, or the client ended.
     Cancelled,
-    /// It did not begin: too many were under way.
+    /// The call did not begin: too many were under way.
     Full,
-    /// It did not begin: what it asked for cannot be.
+    /// The call did not begin: no lock can have what it asked for.
     Invalid,
 }
 
@@ -66,7 +66,7 @@ impl CallEnd {
         Self::Invalid,
     ];
 
-    /// How a call ended that has no lock; `waits`: it was to wait for one.
+    /// How a call without a lock ended. `waits`: it was to wait for one.
     pub(crate) const fn of(error: &LockError, waits: bool) -> Self {
         match error {
             LockError::Taken(_) if waits => Self::TimedOut,
@@ -102,11 +102,11 @@ impl CallEnd {
     }
 }
 
-/// The calls for locks of a client, and the locks that came of them, as its callers see them. Those
-/// of a client are counted on the threads of its callers.
+/// The calls for locks of a client, and the locks that they won, as its callers see them. The
+/// threads of a `Client`'s callers count its calls.
 #[derive(Debug, Default)]
 pub(crate) struct CallCounts {
-    /// From the beginning of a call to its end, by that.
+    /// From the beginning of a call to its end, by how it ended.
     waits: [Histogram; CallEnd::ALL.len()],
     /// From the hand-over of a lease to its unlock or drop.
     holds: Histogram,
@@ -114,11 +114,11 @@ pub(crate) struct CallCounts {
     turns: AtomicU64,
     /// Leases that a caller of a client took again while they lingered.
     again: AtomicU64,
-    /// Calls that stand behind others of their process.
+    /// Calls that wait behind others of their process.
     queued: AtomicU64,
 }
 
-/// Since when the oldest call for a lock is under way, and the oldest lease is held. Campaigns and
+/// When the oldest call under way began, and since when the oldest lease is held. Campaigns and
 /// terms of elections are left out: they last for as long as their callers want.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Oldest {
@@ -127,12 +127,12 @@ pub(crate) struct Oldest {
 }
 
 impl Oldest {
-    /// A call is under way since then.
+    /// A call is under way since `began`.
     pub(crate) fn note_call(&mut self, began: Instant) {
         self.call = Some(self.call.map_or(began, |call| call.min(began)));
     }
 
-    /// A lease is held since then.
+    /// A lease is held since `began`.
     pub(crate) fn note_hold(&mut self, began: Instant) {
         self.hold = Some(self.hold.map_or(began, |hold| hold.min(began)));
     }
@@ -143,7 +143,7 @@ impl Oldest {
 }
 
 impl CallCounts {
-    /// A call ended that had begun so long ago.
+    /// A call ended that had begun `nanos` nanoseconds before.
     #[inline]
     pub(crate) fn ended(&mut self, end: CallEnd, nanos: u64) {
         if let Some(waits) = self.waits.get_mut(end as usize) {
@@ -151,13 +151,13 @@ impl CallCounts {
         }
     }
 
-    /// A lease was held for so long.
+    /// A lease was held for `nanos` nanoseconds.
     #[inline]
     pub(crate) fn held(&mut self, nanos: u64) {
         self.holds.add(nanos);
     }
 
-    /// How often calls ended so, and after how long.
+    /// How often calls ended in each way, and after how long.
     pub(crate) fn waits(&self) -> impl Iterator<Item = (CallEnd, &Histogram)> {
         CallEnd::ALL.into_iter().zip(&self.waits)
     }
@@ -179,7 +179,7 @@ impl CallCounts {
     }
 }
 
-/// The same on whatever thread.
+/// The same counts, from any thread.
 impl CallCounts {
     pub(crate) fn ended_shared(&self, end: CallEnd, nanos: u64) {
         if let Some(waits) = self.waits.get(end as usize) {
@@ -202,7 +202,7 @@ impl CallCounts {
     /// A call stands behind others from now on, or no longer.
     pub(crate) fn queues(&self, does_it: bool) {
         let more = if does_it { 1 } else { u64::MAX };
-        // Wraps around: minus one.
+        // Wraps around: adding the maximum subtracts one.
         self.queued.fetch_add(more, Ordering::Relaxed);
     }
 }
@@ -222,7 +222,7 @@ impl CauseCounts {
 }
 
 impl NodeCounts {
-    /// The node voted, or its vote became known without it.
+    /// The node voted, or the client settled its vote without an answer.
     #[inline(always)]
     pub(crate) fn vote(&mut self, vote: Vote) {
         match vote {

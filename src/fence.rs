@@ -1,10 +1,10 @@
-//! [`Fence`]: the side of a resource in memory. It refuses a holder that is not the latest.
+//! [`Fence`]: a resource in memory refuses a holder that is not the latest.
 //!
 //! Layer: bottom, plain values. No clock, no node, no lock; nothing of the crate uses it.
 
 use std::sync::atomic::Ordering;
 
-// In this crate's unit tests that of a checker of thread schedules.
+// Unit tests take the atomic of a checker of thread schedules.
 #[cfg(test)]
 use shuttle::sync::atomic::AtomicU64;
 #[cfg(not(test))]
@@ -47,7 +47,7 @@ use thiserror::Error;
 /// # Ok::<(), StaleFence>(())
 /// ```
 ///
-/// What it needs of you:
+/// It needs this from you:
 ///
 /// - **Check and write in one step**, under the same mutex or on the same thread. `check` itself is
 ///   one atomic operation, but a writer that is paused between its check and its write would
@@ -55,17 +55,17 @@ use thiserror::Error;
 /// - **One gate for each lock key.** Numbers compare only within one key.
 /// - **Store the number with the data, if the data outlives the process.** The gate forgets at a
 ///   restart. Begin again with [`Fence::since`] and the stored number.
-/// - **The first act of a holder touches the resource.** A stale write that comes before it is
-///   accepted, because the gate has not heard of the new holder yet. A call of `check` is enough.
+/// - **The first act of a holder touches the resource.** The gate accepts a stale write that comes
+///   before it, because it has not heard of the new holder yet. A call of `check` is enough.
 ///
-/// The guide `guide::fencing` has the same for databases and files.
+/// The guide `guide::fencing` shows the same for databases and files.
 #[derive(Debug, Default)]
 pub struct Fence {
     highest: AtomicU64,
 }
 
 impl Fence {
-    /// A gate that has seen nothing: it accepts whatever comes first.
+    /// A gate that has seen no fence: it accepts whichever comes first.
     #[must_use]
     pub const fn new() -> Self {
         Self::since(0)
@@ -79,8 +79,8 @@ impl Fence {
 
     /// Accepts the highest number seen so far or a higher one, and remembers it.
     ///
-    /// Of calls on several threads each is decided against those accepted before it, so the
-    /// accepted numbers never go down.
+    /// The gate decides each call, on whatever thread, against the fences accepted before it. So
+    /// the accepted numbers never go down.
     ///
     /// # Errors
     ///
@@ -97,8 +97,8 @@ impl Fence {
     }
 }
 
-/// A resource refused a fence: a later holder of the lock was there before. The caller's lock is over; it
-/// must stop its work.
+/// The resource refused a fence because a later holder of the lock was there before. The caller's
+/// lock is over; it must stop its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 #[error("fence {given} is stale: the resource has seen {seen}")]
@@ -109,7 +109,8 @@ pub struct StaleFence {
     pub seen: u64,
 }
 
-/// In every order of the threads. What needs no threads is in `tests/fenced_resources/memory.rs`.
+/// The gate in every order of the threads. Tests that need no threads are in
+/// `tests/fenced_resources/memory.rs`.
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicUsize;
@@ -119,8 +120,8 @@ mod tests {
 
     use super::*;
 
-    /// Runs the checks of some threads in all orders, and hands each order's results to `judge`, in the order in
-    /// which they were decided.
+    /// Runs the checks of some threads in all orders, and hands each order's results to `judge`, in
+    /// the order in which they were decided.
     fn in_every_order(
         threads: &'static [&'static [u64]],
         judge: impl Fn(&[Result<u64, StaleFence>]) + Send + Sync + 'static,
@@ -130,8 +131,8 @@ mod tests {
         shuttle::check_dfs(
             move || {
                 let gate = Arc::new(Fence::new());
-                // The checker changes threads right before an atomic operation only, so nothing comes between the
-                // last one of a check and this list.
+                // The checker changes threads only right before an atomic operation, so no thread
+                // runs between the last one of a check and this list.
                 let results = Arc::new(Mutex::new(Vec::new()));
                 let run = |given: &'static [u64]| {
                     let (gate, results) = (Arc::clone(&gate), Arc::clone(&results));
@@ -149,7 +150,7 @@ mod tests {
             },
             None,
         );
-        // Of five checks, two and two of them in the order of their thread.
+        // Five checks, of which two and two keep the order of their thread: 30 orders.
         let orders = orders.load(Ordering::Relaxed);
         assert!(orders >= 30, "{orders} orders");
     }

@@ -1,7 +1,8 @@
-//! Guides: a tutorial, one for each way in, fencing, the settings, how to test, and when to take another lock. Every example runs as a test.
+//! Guides: a tutorial, one guide for each way in, fencing, the settings, how to test, and when to
+//! take another lock. Every example runs as a test.
 //!
-// Of two definitions of a link the first counts: these, not those in the files, which are for
-// readers of the files.
+// Rustdoc takes the first of two definitions of a link: these, not those in the files. The files'
+// own links are for people who read the files.
 //! [tutorial.md]: crate::guide::tutorial
 //! [guide-client.md]: crate::guide::client
 //! [guide-mio.md]: crate::guide::mio_loop

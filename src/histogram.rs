@@ -6,15 +6,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Counts of durations, in buckets whose width is an eighth of their power of two: a value that is
-/// read back is at most a sixteenth off. From 128 ns to two minutes; longer ones count as that.
+/// read back is at most a sixteenth off. From 128 ns to two minutes; longer durations count as
+/// that.
 pub struct Histogram {
     counts: Box<[AtomicU64]>,
 }
 
-/// Nanoseconds in a unit are two to the power of this.
+/// The nanoseconds in a unit are two to the power of this.
 const UNIT_BITS: u32 = 7;
 
-/// Buckets in a power of two are two to the power of this.
+/// The buckets in a power of two are two to the power of this.
 const STEP_BITS: u32 = 3;
 const STEPS: u64 = 1 << STEP_BITS;
 
@@ -33,7 +34,7 @@ impl Histogram {
         }
     }
 
-    /// Counts one duration, on whatever thread.
+    /// Counts one duration, from any thread.
     #[cfg(feature = "metrics")]
     pub(crate) fn add_shared(&self, nanos: u64) {
         if let Some(count) = self.counts.get(bucket_of(nanos)) {
@@ -41,8 +42,8 @@ impl Histogram {
         }
     }
 
-    /// How many durations each bucket holds, with the middle of the bucket. Empty buckets too, so
-    /// that each bucket always has the same place.
+    /// How many durations each bucket holds, with the middle of the bucket. Empty buckets are
+    /// included, so that each bucket always has the same place.
     pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> {
         let counts = self.counts.iter().map(|count| count.load(Ordering::Relaxed));
         (0..).zip(counts).map(|(bucket, count)| (middle(bucket), count))
@@ -55,7 +56,7 @@ impl Histogram {
     }
 }
 
-/// The bucket of a duration; the last also has all longer ones.
+/// The bucket of a duration; the last bucket also has all longer ones.
 #[inline]
 fn bucket_of(nanos: u64) -> usize {
     let units = nanos >> UNIT_BITS;

@@ -2,9 +2,9 @@
 //! depends on any of it.
 //!
 //! [`Client::nodes`](crate::Client::nodes) and similar calls give the state of each node without
-//! asking it. [`Client::leader`](crate::Client::leader) asks who leads, or holds any lock, and
-//! [`Client::query`](crate::Client::query) puts any commands that only read to the nodes: on these stand
-//! `redbolt status`, `ls` and `doctor`.
+//! asking it. [`Client::leader`](crate::Client::leader) asks which client leads, or holds any lock.
+//! [`Client::query`](crate::Client::query) puts commands that only read to the nodes. `redbolt
+//! status`, `ls` and `doctor` use these calls.
 
 pub use crate::address::{Address, Endpoint};
 pub use crate::agreement::Agreement;

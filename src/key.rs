@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 /// A key's bytes; short ones are kept in place.
 pub(crate) type Key = SmallVec<[u8; SHORT_MAX]>;
 
-/// The most with which a slot of the engine fits two cache lines.
+/// The greatest length with which a slot of the engine fits two cache lines.
 const SHORT_MAX: usize = 32;
 
 /// FNV-1a.
@@ -17,7 +17,7 @@ pub(crate) fn hash(key: &[u8]) -> u64 {
     })
 }
 
-/// Puts a key where another was. A long one takes over the memory of a long one.
+/// Puts a key where another was. A long key reuses the memory of a long one.
 #[inline]
 pub(crate) fn replace(place: &mut Key, key: &[u8]) {
     if key.len() <= SHORT_MAX {

@@ -1,5 +1,5 @@
-//! [`Led`]: who leads an election, or holds any lock, by the votes of the nodes; and when an observer
-//! asks again.
+//! [`Led`]: which client leads an election, or holds any lock, by the votes of the nodes.
+//! [`Sighting`]: when an observer asks again.
 //!
 //! Layer: above `query`, beside `engine`. Sends nothing and reads no clock.
 
@@ -12,20 +12,20 @@ use crate::query::{NodeAnswers, Query, Reply};
 use crate::time::Instant;
 use crate::token::LockToken;
 
-/// Who leads an election: which client holds its lock. It may be asked of any lock.
+/// Which client leads an election: the one that holds its lock. A caller may ask for any lock.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Led {
     /// A quorum of nodes holds the token of this client.
     By(Box<Leader>),
-    /// No token has a quorum: nobody leads.
+    /// No token has a quorum: no client leads.
     Nobody,
-    /// Too few nodes with a vote answered: the others may hold a quorum.
+    /// Too few nodes with a vote answered: a quorum may hold a token that they did not show.
     Unknown,
 }
 
-/// A client that holds a lock. Names are claims of the clients themselves: for people, and for nothing
-/// else.
+/// A client that holds a lock. Clients choose their names themselves: show a name to people, and
+/// rely on it for nothing else.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Leader {
@@ -33,21 +33,21 @@ pub struct Leader {
     pub token: LockToken,
     /// How many nodes hold it.
     pub votes: u32,
-    /// How long until no quorum holds it, unless it is extended; `None` for ever.
+    /// How long until no quorum holds it, unless the client extends it; `None` for ever.
     pub ends_in: Option<Duration>,
-    /// The client, by its token; `None` for a token of another form than Redbolt's.
+    /// The client, by its token; `None` if the token does not have Redbolt's form.
     pub client: Option<ClientId>,
-    /// What the client says of itself beside the lock; `None` where it was not asked to
-    /// ([`announced`](crate::LockOptions::announced)), or has not yet. It is believed with the token
-    /// alone; of several names the one that most nodes have.
+    /// The name that the client wrote beside the lock. `None` if its caller did not ask for that
+    /// ([`announced`](crate::LockOptions::announced)), or the client has not written it yet. A name
+    /// counts only beside the token of the lock; of several names, the one on most nodes counts.
     pub name: Option<ClientName>,
     /// Since when the client has held the lock, by its own wall clock; `None` as above.
     pub since: Option<SystemTime>,
 }
 
 impl Query {
-    /// The commands whose replies [`Led::read`] reads: GET and PTTL of the key, and GET of what its
-    /// holder says beside it. `key` is as the nodes know it.
+    /// The commands whose replies [`Led::read`] reads: GET and PTTL of the key, and GET of the
+    /// claim that its holder writes beside it. `key` is the key as the nodes know it.
     #[must_use]
     pub fn leader(key: &[u8]) -> Self {
         let claim = [key, CLAIM_SUFFIX].concat();
@@ -57,8 +57,8 @@ impl Query {
 
 impl Led {
     /// Counts the votes of the nodes for a lock that needs `quorum` of them, by their replies to
-    /// [`Query::leader`]; `at` is the place of the first of the three replies. GETRANGE may stand for
-    /// GET.
+    /// [`Query::leader`]. `at` is the place of the first of the three replies. GETRANGE may stand
+    /// for GET.
     #[must_use]
     pub fn read(answers: &[NodeAnswers], at: usize, quorum: u32) -> Self {
         let quorum = usize::try_from(quorum).unwrap_or(usize::MAX);
@@ -79,7 +79,7 @@ impl Led {
             let silent = votes.iter().filter(|vote| **vote == Vote::Silent).count();
             return if ends.len() + silent >= quorum { Self::Unknown } else { Self::Nobody };
         }
-        // The last first: with the q-th the quorum ends.
+        // The last end first: the quorum ends with the q-th.
         ends.sort_unstable_by(|a, b| b.cmp(a));
         let ends_in = quorum.checked_sub(1).and_then(|last| ends.get(last)).copied();
         let claim = claim(answers, at, token);
@@ -94,14 +94,14 @@ impl Led {
         }))
     }
 
-    /// The leader, if there is one and it is known.
+    /// The leader, if there is one and the nodes show it.
     #[must_use]
     pub fn leader(&self) -> Option<&Leader> {
         if let Self::By(leader) = self { Some(leader) } else { None }
     }
 
-    /// Whether this is news to an observer that last saw `before`: another leader, none, or the name of
-    /// one that had none. That too few nodes answered to know is no news.
+    /// Whether this is news to an observer that last saw `before`: another leader, no leader, or
+    /// the name of a leader that had none. Too few answers are no news.
     fn is_news(&self, before: Option<&Self>) -> bool {
         let Some(before) = before else { return true };
         let (now, then) = (self.leader(), before.leader());
@@ -111,7 +111,7 @@ impl Led {
     }
 }
 
-/// What a node says for or against a lock.
+/// One node's evidence for or against a lock.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Vote<'a> {
     /// It holds this token, for so long.
@@ -127,7 +127,8 @@ fn vote(node: &NodeAnswers, at: usize) -> Vote<'_> {
     }
     match node.replies.get(at..) {
         Some([Reply::Nil, ..]) => Vote::Free,
-        // GETRANGE of a missing key is an empty string, as of an empty one: PTTL tells them apart.
+        // GETRANGE gives an empty string for a missing key and for an empty one: PTTL tells them
+        // apart.
         Some([Reply::Text(text), Reply::Integer(-2), ..]) if text.is_empty() => Vote::Free,
         Some([Reply::Text(token), Reply::Integer(ms), ..]) => {
             Vote::Token(token, u64::try_from(*ms).map_or(Duration::MAX, Duration::from_millis))
@@ -136,7 +137,7 @@ fn vote(node: &NodeAnswers, at: usize) -> Vote<'_> {
     }
 }
 
-/// What the holder of `token` says of itself, by the most nodes.
+/// The claim of the holder of `token` that most nodes have.
 fn claim(answers: &[NodeAnswers], at: usize, token: &[u8]) -> Option<Claim> {
     let claim = |node: &NodeAnswers| {
         let [_, _, claim, ..] = node.replies.get(at..)? else { return None };
@@ -150,7 +151,7 @@ fn claim(answers: &[NodeAnswers], at: usize, token: &[u8]) -> Option<Claim> {
 /// The shortest time between two looks.
 const PACE_MIN: Duration = Duration::from_millis(1);
 
-/// What an observer last saw of a leader, and when it looks again.
+/// The leader that an observer saw last, and the time of its next look.
 #[derive(Debug)]
 pub(crate) struct Sighting {
     pub(crate) key: Vec<u8>,
@@ -170,7 +171,7 @@ impl Sighting {
         self.due = now + self.pace;
     }
 
-    /// What a look saw, if it is news.
+    /// The result of a look, if it is news.
     pub(crate) fn take(&mut self, seen: Led) -> Option<Led> {
         if seen.is_news(self.last.as_ref()) {
             self.last = Some(seen.clone());

@@ -2,9 +2,9 @@
 //! client or a runtime in between.
 //!
 //! A call that takes a lock writes `SET key token NX PX ttl` to every node before it reads any
-//! reply, and the q-th grant decides: it costs one round trip to the q-th fastest node, whatever
-//! the others do. You get a lease only while a quorum is certain to hold its key, and a failed
-//! attempt leaves no key behind.
+//! reply, and the q-th grant decides. So it costs one round trip to the q-th fastest node, however
+//! slow the other nodes are. You get a lease only while a quorum is certain to hold its key, and a
+//! failed attempt leaves no key behind.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -34,8 +34,8 @@
 //! | your own sockets, or none | [`engine::Engine`]: bytes and times in, bytes and events out | [`guide::engine`] |
 //! | tests | `Nodes` of the crate `redbolt-embedded`: real TCP nodes in the process | [`guide::testing`] |
 //!
-//! Every setting, its range and when to change it: [`guide::settings`]. What a lease is worth, and
-//! on which preconditions: [`safety`].
+//! [`guide::settings`] lists every setting, its range, and when to change it. [`safety`] says what
+//! a lease is worth, and on which preconditions.
 //!
 //! # Layers
 //!
@@ -49,8 +49,8 @@
 //! resp         bytes to replies, in place and in linear time
 //! ```
 //!
-//! Below the line nothing reads a clock, a socket or the environment: same input, same output. Read
-//! `engine/locks/attempt.rs` first, then `round.rs`.
+//! No layer below the line reads a clock, a socket or the environment: the same input gives the
+//! same output. Read `engine/locks/attempt.rs` first, then `round.rs`.
 //!
 //! # What is promised
 //!
@@ -61,10 +61,10 @@
 //! - clocks run at rates that differ by less than [`drift_factor`](Config::drift_factor);
 //! - nothing but these clients writes the keys.
 //!
-//! A node that restarts empty is ignored until every lock it may have lost has expired
-//! ([`RestartGuard`]). A process that acts after its deadline is not excluded: check
-//! [`Lease::remaining`] right before every effect, and let the resource refuse it by its fence
-//! ([`fence`], [`guide::fencing`]).
+//! The client ignores a node that restarts empty until every lock that the node may have lost has
+//! expired ([`RestartGuard`]). A process that acts after its deadline is not excluded. Check
+//! [`Lease::remaining`] right before every effect, and let the resource refuse a late holder by its
+//! fence ([`fence`], [`guide::fencing`]).
 //!
 //! # Features
 //!
@@ -79,21 +79,21 @@
 //!
 //! # Versions
 //!
-//! [Semantic versioning](https://semver.org), as Cargo reads it. Before 1.0 a minor version may change
-//! names, and a patch version none; the changelog says which. `redbolt`, `redbolt-cli` and
-//! `redbolt-embedded` have the same version. `sim` and `fuzzing` are for this project's own checks and
-//! may change at any time.
+//! [Semantic versioning](https://semver.org), as Cargo reads it. Before 1.0 a minor version may
+//! change names and a patch version may not; the changelog lists each change. `redbolt`,
+//! `redbolt-cli` and `redbolt-embedded` have the same version. `sim` and `fuzzing` are for this
+//! project's own checks and may change at any time.
 //!
-//! Rust 1.88 or later. A minor version may ask for a later Rust, if that is at least six months old; a
-//! patch version never does. Linux is the main platform; Redbolt also builds for macOS. On Windows it
-//! is one compile error.
+//! Redbolt needs Rust 1.88 or later. A minor version may require a later Rust, if that Rust is at
+//! least six months old; a patch version never does. Linux is the main platform, and Redbolt also
+//! builds for macOS. On Windows the build stops with one compile error.
 
 #![forbid(unsafe_code)]
 #![warn(clippy::print_stdout, clippy::print_stderr)]
-// Features get badges on docs.rs; that it is for Unix alone is said once, above.
+// Features get badges on docs.rs. The badge "Unix" is hidden: the text above says it once.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(docsrs, doc(auto_cfg(hide(unix))))]
-// One line instead of a page of errors: what stands on `driver` is left out there.
+// `driver` is left out here, so imports for it are unused. This gives one error instead of a page.
 #![cfg_attr(not(unix), expect(unused_imports, reason = "of what is left out"))]
 
 #[cfg(not(unix))]
@@ -174,7 +174,7 @@ pub use token::LockToken;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-/// The examples of what can be seen compile and run.
+/// The examples of the page on observing compile and run.
 #[cfg(all(doctest, feature = "metrics", feature = "tracing"))]
 #[doc = include_str!("../docs/observing.md")]
 struct Observing;

@@ -11,11 +11,14 @@ use crate::time::Instant;
 /// How to take one lock, and how to keep its lease.
 ///
 /// Every call that takes a lock takes these; a [`Duration`] alone is the TTL. A call can set its
-/// own TTL, least validity, timeout, retry, way of waiting, and how its lease is kept; the [`Config`](crate::Config) gives the rest. No call can change what all clients
-/// of a lock must agree on: `quorum`, `drift_factor`, `max_ttl`, `restart_guard` and `admission`.
-/// Two quorums of different size need not share a node. With a smaller drift or a TTL longer than
-/// `max_ttl` a lease outlives what the nodes hold or remember. A restarted node that one call
-/// believes may have forgotten the lock of another.
+/// own TTL, least validity, timeout, retry, way of waiting, and how its lease is kept. The
+/// [`Config`](crate::Config) gives the rest.
+///
+/// No call can change the settings on which all clients of a lock must agree: `quorum`,
+/// `drift_factor`, `max_ttl`, `restart_guard` and `admission`. Two quorums of different size need
+/// not share a node. With a smaller drift or a TTL longer than `max_ttl` a lease outlives what the
+/// nodes hold or remember. A restarted node that one call believes may have forgotten the lock of
+/// another.
 ///
 /// ```
 /// use redbolt::LockOptions;
@@ -33,13 +36,13 @@ pub struct LockOptions {
     pub(crate) keep_alive: bool,
     pub(crate) is_woken: bool,
     pub(crate) is_fenced: bool,
-    /// The holder is a leader, and says so beside the lock.
+    /// The holder is a leader, and writes its name beside the lock.
     pub(crate) is_announced: bool,
-    /// For how long the lease may linger; zero for not at all.
+    /// For how long the lease may linger, in milliseconds; zero if it may not.
     pub(crate) linger_ms: u32,
-    /// The first attempt of a call that waits tells the holder of it: set where locks linger.
+    /// The first attempt of a call that waits tells the holder of the call: set where locks linger.
     pub(crate) is_introduced: bool,
-    /// For a lock that is adopted.
+    /// The fence of a lock that is adopted.
     pub(crate) fence: Option<u64>,
 }
 
@@ -47,7 +50,7 @@ pub struct LockOptions {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
     pub(crate) ends: Instant,
-    /// It waits for the lock, instead of ending with its first attempt.
+    /// The call waits for the lock, instead of ending with its first attempt.
     pub(crate) is_patient: bool,
 }
 
@@ -60,7 +63,7 @@ impl From<Duration> for LockOptions {
 }
 
 impl LockOptions {
-    /// A lock that each node drops `ttl` after it granted the lock: whole milliseconds, rounded
+    /// A lock that each node drops `ttl` after the node granted it: whole milliseconds, rounded
     /// down, from 4 ms to `max_ttl`.
     #[must_use]
     pub const fn new(ttl: Duration) -> Self {
@@ -80,7 +83,7 @@ impl LockOptions {
     }
 
     /// The call fails ([`LockError::Expired`](crate::LockError::Expired)) if less validity than
-    /// this is left when it would return the lease.
+    /// this is left at the moment when it would return the lease.
     #[must_use]
     pub const fn min_validity(mut self, validity: Duration) -> Self {
         self.min_validity = validity;
@@ -95,16 +98,16 @@ impl LockOptions {
         self
     }
 
-    /// How `lock` tries again, instead of the configuration's way. `try_lock` never does.
+    /// How `lock` tries again, instead of the configuration's way. `try_lock` never tries again.
     #[must_use]
     pub const fn retry(mut self, retry: Retry) -> Self {
         self.retry = Some(retry);
         self
     }
 
-    /// Whether a release wakes the call while it waits for the lock. On by default where the
-    /// configuration's [`direct_wake`](crate::Config::direct_wake) is on; a call can only switch it
-    /// off, and then tries again after `delay` and `jitter` of its [`Retry`].
+    /// Whether a release wakes the call while it waits for the lock. On by default if the
+    /// configuration's [`direct_wake`](crate::Config::direct_wake) is on. A call can only switch it
+    /// off; it then tries again after `delay` and `jitter` of its [`Retry`].
     #[must_use]
     pub const fn direct_wake(mut self, on: bool) -> Self {
         self.is_woken = on;
@@ -112,13 +115,13 @@ impl LockOptions {
     }
 
     /// The lease comes with a fence ([`Lease::fence`](crate::Lease::fence)): a number above the
-    /// fence of every lease of this key before. A resource that keeps the highest fence it has seen
-    /// and refuses a lower one is safe from a holder that was paused beyond its deadline: see
+    /// fence of every earlier lease of this key. A resource that keeps the highest fence it has
+    /// seen and refuses a lower one is safe from a holder that was paused beyond its deadline. See
     /// `guide::fencing`.
     ///
-    /// It costs a longer command per node, and a second round trip where another client's number
-    /// was higher. The nodes must run scripts (EVAL), and keep a second key per lock, `key:fence`,
-    /// for [`fence_ttl`](crate::Config::fence_ttl). A node whose clock is further away than
+    /// It costs a longer command per node, and a second round trip if another client's number was
+    /// higher. The nodes must run scripts (EVAL), and keep a second key per lock, `key:fence`, for
+    /// [`fence_ttl`](crate::Config::fence_ttl). A node whose clock is further away than
     /// [`max_clock_skew`](crate::Config::max_clock_skew) does not vote
     /// ([`Cause::ClockOff`](crate::Cause::ClockOff)). All writers of a resource must ask for
     /// fences: a lease without one excludes the others, but is not ordered among them.
@@ -128,40 +131,43 @@ impl LockOptions {
         self
     }
 
-    /// The holder writes its name beside the lock, and since when it holds it, in the key `key:elected`,
-    /// for [`Client::leader`](crate::Client::leader) and `redbolt status` to read. The lease is
-    /// [kept alive](Self::keep_alive). What [`Client::campaign`](crate::Client::campaign) asks for;
-    /// a loop of your own asks for it here. See `guide::election`.
+    /// The holder writes its name, and since when it holds the lock, beside the lock in the key
+    /// `key:elected`. [`Client::leader`](crate::Client::leader) and `redbolt status` read it. The
+    /// engine [keeps the lease alive](Self::keep_alive).
+    /// [`Client::campaign`](crate::Client::campaign) asks for this; a loop of your own asks for it
+    /// here. See `guide::election`.
     ///
     /// The name is that of the client ([`Config::client_name`](crate::Config::client_name)), and no
-    /// lock depends on it. It costs one SET per node with the lease and with each extension, and a
-    /// delete with the release, no round trip. A user who may not write the key leads all the same,
-    /// without a name.
+    /// lock depends on it. It costs no round trip, but one SET per node with the lease and with
+    /// each extension, and a delete with the release. A user who may not write the key leads all
+    /// the same, without a name.
     #[must_use]
     pub fn announced(mut self) -> Self {
         self.is_announced = true;
         self.keep_alive()
     }
 
-    /// The lock may linger behind its unlock: nothing is written for at most this long, and the next
-    /// call of this client for the key has the lock at once, without a command. Useful for keys that
-    /// mostly come back to the same process: see `guide::client`.
+    /// The lock may linger after its unlock. The client writes nothing for at most this long, and
+    /// its next call for the key has the lock at once, without a command. This is useful for keys
+    /// that mostly come back to the same process: see `guide::client`.
     ///
-    /// Whole milliseconds, counted from the last SET or extension that a quorum answered. The lock
-    /// is released as soon as another client of this library announces that it waits, when half of
-    /// the TTL is over, after [`local_turns`](crate::Config::local_turns), and when the client ends.
-    /// Clients of other libraries cannot announce themselves: they wait for as long as the lock
-    /// lingers.
+    /// Whole milliseconds, counted from the last SET or extension that a quorum answered. The
+    /// client releases the lock as soon as another client of this library announces that it waits.
+    /// It also releases the lock when half of the TTL is over, after
+    /// [`local_turns`](crate::Config::local_turns), and when the client ends. Clients of other
+    /// libraries cannot announce themselves: they wait for as long as the lock lingers.
     ///
-    /// A call that waits tells the holder with its first attempt, by one command more at one node: it
-    /// has a lock that lingers at another client after two round trips, where a call without this
-    /// option needs three.
+    /// A call with this option tells the holder that it waits with its first attempt, by one more
+    /// command at one node. It has a lock that lingers at another client after two round trips,
+    /// where a call without this option needs three.
     ///
-    /// An unlock says [`Released`](crate::Unlocked::Released) although the nodes hold the key. A lock
-    /// whose token was asked for ([`Guard::token`](crate::Guard::token)) is released.
+    /// An unlock returns [`Released`](crate::Unlocked::Released) although the nodes hold the key.
+    /// The client does not let a lock linger whose token the caller asked for
+    /// ([`Guard::token`](crate::Guard::token)): it releases that lock.
     ///
-    /// Refused ([`LockError::NoLinger`](crate::LockError::NoLinger)) on a `Driver`, for a lock with a
-    /// fence, for an announced one, and where the configuration has [`direct_wake`](crate::Config::direct_wake) off,
+    /// The call fails with [`LockError::NoLinger`](crate::LockError::NoLinger) on a `Driver`, for a
+    /// lock with a fence, and for an announced lock. It also fails if the configuration has
+    /// [`direct_wake`](crate::Config::direct_wake) off,
     /// [`max_extensions`](crate::Config::max_extensions) or [`max_hold`](crate::Config::max_hold).
     #[must_use]
     pub fn linger(mut self, limit: Duration) -> Self {
@@ -170,8 +176,8 @@ impl LockOptions {
         self
     }
 
-    /// For a lock that is adopted ([`Client::adopt`](crate::Client::adopt)): the fence that its
-    /// lease had.
+    /// The fence that the lease had, for a lock that is adopted
+    /// ([`Client::adopt`](crate::Client::adopt)).
     #[must_use]
     pub const fn fence(mut self, fence: u64) -> Self {
         self.fence = Some(fence);
@@ -180,11 +186,11 @@ impl LockOptions {
 
     /// The engine extends the lease while it is held, at each third of its TTL, and reports its loss.
     ///
-    /// The engine repeats an extension that misses its quorum while the lease is valid: a
-    /// `node_timeout`, and up to as much again at random, after the last one began. It stops when the
-    /// lease is released, given away or lost, or at a limit of the configuration
-    /// ([`max_extensions`](crate::Config::max_extensions), [`max_hold`](crate::Config::max_hold)). At a
-    /// limit the lease goes on until its deadline.
+    /// While the lease is valid, the engine repeats an extension that misses its quorum. The pause
+    /// since the last one began is a `node_timeout`, and up to a quarter of it more at random. The
+    /// engine stops when the lease is released, given away or lost, or at a limit of the
+    /// configuration ([`max_extensions`](crate::Config::max_extensions),
+    /// [`max_hold`](crate::Config::max_hold)). At a limit the lease goes on until its deadline.
     #[must_use]
     pub const fn keep_alive(mut self) -> Self {
         self.keep_alive = true;
@@ -207,12 +213,12 @@ impl LockOptions {
         Err(LockError::NoLinger { why })
     }
 
-    /// For how long the lease may linger; zero for not at all.
+    /// For how long the lease may linger; zero if it may not.
     pub(crate) const fn linger_limit(&self) -> Duration {
         Duration::from_millis(self.linger_ms as u64)
     }
 
-    /// How long a call with these options goes on that begins now.
+    /// How long a call with these options goes on if it begins now.
     pub(crate) fn patience(&self, now: Instant) -> Patience {
         let of_retry = self.retry.and_then(|retry| retry.timeout);
         let timeout = [self.timeout, of_retry].into_iter().flatten().min();
@@ -221,8 +227,8 @@ impl LockOptions {
         Patience { ends: timeout.map_or(Instant::MAX, |timeout| now + timeout), is_patient }
     }
 
-    /// For a call that is to end at `ends`, and comes to the nodes only now; `None` where its time is
-    /// over.
+    /// The options of a call that is to end at `ends` and asks the nodes only now; `None` if its
+    /// time is over.
     pub(crate) fn until(mut self, ends: Instant, now: Instant) -> Option<Self> {
         if ends < Instant::MAX {
             self.timeout = Some(now.until(ends)).filter(|left| !left.is_zero());
@@ -231,7 +237,7 @@ impl LockOptions {
         Some(self)
     }
 
-    /// For a call that waits until it leads: for ever, unless the options say otherwise.
+    /// For a call that waits until it leads: for ever, unless the options set a timeout.
     pub(crate) fn campaigning(self, retry: Retry) -> Self {
         self.announced().patient(Retry { timeout: None, ..retry })
     }
@@ -243,7 +249,7 @@ impl LockOptions {
         self
     }
 
-    /// With the retry of the options, or else with `retry`.
+    /// With the retry of the options, or `retry` if they have none.
     #[inline]
     pub(crate) fn patient(mut self, retry: Retry) -> Self {
         self.retry.get_or_insert(retry);

@@ -1,4 +1,4 @@
-//! Bytes and words as people may read them: keys, and what stands in a client's name at the nodes.
+//! Bytes and words in a form for people: keys, and the parts of a client's name at the nodes.
 //!
 //! Layer: bottom, plain values.
 
@@ -17,8 +17,8 @@ pub(crate) fn is_plain(c: char) -> bool {
     c.is_ascii_alphanumeric() || ".-_+@/".contains(c)
 }
 
-/// A key for people, logs and JSON, on one line: what is no UTF-8, control characters and backslashes
-/// are escaped.
+/// A key for people, logs and JSON, on one line. Bytes that are not UTF-8, control characters and
+/// backslashes are escaped.
 #[must_use]
 pub fn shown(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());

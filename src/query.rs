@@ -1,4 +1,4 @@
-//! [`Query`]: commands that nodes answer without a change, and [`NodeAnswers`]: what each node said.
+//! [`Query`]: commands that change nothing on the nodes; [`NodeAnswers`]: what each node answered.
 //!
 //! Layer: above `command`, below `engine`. No lock depends on an answer.
 
@@ -14,12 +14,12 @@ use crate::resp::{Decoder, Limits, Reply as Read};
 /// The most commands that one query puts to one node.
 pub(crate) const COMMANDS_MAX: usize = 255;
 
-/// Commands for nodes, which go over the connections of a handle: see
+/// Commands for nodes. They go over the connections of a handle: see
 /// [`Client::query`](crate::Client::query).
 ///
 /// **Each command must only read, answer at once, and give one reply.** A command that changes the
-/// connection (SUBSCRIBE, MULTI, SELECT, CLIENT REPLY) breaks the handle. A node serves nobody else
-/// while it runs a long command, so put such a command to one node at a time.
+/// connection (SUBSCRIBE, MULTI, SELECT, CLIENT REPLY) breaks the handle. A node serves no other
+/// client while it runs a long command, so put such a command to one node at a time.
 ///
 /// ```
 /// use redbolt::inspect::Query;
@@ -39,8 +39,9 @@ impl Query {
         Self::default()
     }
 
-    /// Puts a command, given as its words, to every node. A key of a lock goes to the nodes as
-    /// [`Driver::wire_key`](crate::driver::Driver::wire_key) says.
+    /// Puts a command, given as its words, to every node.
+    /// [`Driver::wire_key`](crate::driver::Driver::wire_key) gives the name under which the nodes
+    /// know a lock's key.
     #[must_use]
     pub fn all(self, words: &[&[u8]]) -> Self {
         self.put(NodeMask::first(NODES_MAX), words)
@@ -69,13 +70,13 @@ impl Query {
 }
 
 impl fmt::Debug for Query {
-    /// Without the commands: one may name a token.
+    /// Without the commands: a command may name a token.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Query").field("commands", &self.commands.len()).finish()
     }
 }
 
-/// What one node answers to a [`Query`].
+/// The answers of one node to a [`Query`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct NodeAnswers {
@@ -83,10 +84,10 @@ pub struct NodeAnswers {
     pub node: NodeId,
     /// Its replies so far, in the order of its commands.
     pub replies: Vec<Reply>,
-    /// Why replies are missing; [`Cause::None`] if none are.
+    /// Why replies are missing; [`Cause::None`] if none is missing.
     pub cause: Cause,
-    /// Why the replies prove nothing: the node may have lost locks in a restart, or is not fit to hold
-    /// any. [`Cause::None`] if the node had a vote when it replied, and if it did not reply.
+    /// Why the replies prove nothing: the node may have lost locks in a restart, or is not fit to
+    /// hold any. [`Cause::None`] if the node had a vote when it replied, and if it did not reply.
     pub doubt: Cause,
     /// From the request to the first reply.
     pub round_trip: Duration,
@@ -98,14 +99,14 @@ pub struct NodeAnswers {
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reply {
-    /// Nothing: of GET, that there is no such key.
+    /// No value: for GET, no such key.
     Nil,
     /// A number, or a truth value as 0 or 1.
     Integer(i64),
     /// A string of any kind.
     Text(Vec<u8>),
-    /// An error. [`Cause::OddReply`] stands for each that Redbolt does not know; the text of the server
-    /// is not kept, since servers quote arguments there.
+    /// An error. [`Cause::OddReply`] stands for each error that Redbolt does not know. The client
+    /// drops the server's text, because servers quote arguments in it.
     Error(Cause),
     /// Several replies; a map is its keys and values in turn.
     List(Vec<Self>),
@@ -118,7 +119,7 @@ impl Reply {
         if let Self::Text(text) = self { Some(text) } else { None }
     }
 
-    /// The reply of a whole frame, which a node has just read.
+    /// The reply in a whole frame that a node has just read.
     pub(crate) fn of_frame(bytes: &[u8]) -> Self {
         let frame = Decoder::new(Limits::LONG).frame(bytes).ok().flatten();
         frame.map_or(Self::Error(Cause::OddReply), |frame| Self::from(frame.reply()))

@@ -188,16 +188,16 @@ impl fmt::Debug for NodeMask {
 
 /// How many nodes must grant a lock.
 ///
-/// While only a bare majority holds a lock, no node may lose its memory; each vote beyond tolerates
-/// one such node (`votes + quorum - nodes - 1`). All clients of the same locks must use the same
-/// quorum.
+/// If only a bare majority holds a lock, no node may lose its memory meanwhile. Each vote beyond
+/// tolerates one such node (`votes + quorum - nodes - 1`). All clients of the same locks must use
+/// the same quorum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Quorum {
     /// `nodes / 2 + 1`.
     #[default]
     Majority,
-    /// This many; more than half of the nodes, at most all of them.
+    /// This many votes: more than half of the nodes, at most all of them.
     AtLeast(usize),
 }
 

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 /// How a call tries again for a lock that it did not win.
 ///
-/// A call that waits is told when the lock is free: see
-/// [`Config::direct_wake`](crate::Config::direct_wake). Where nobody can tell it, it tries again after
-/// `delay` and a random part of `jitter`, at least 1 ms. Each attempt uses a new token and is sent behind
-/// the release of the one before.
+/// A client tells a call that waits when the lock is free: see
+/// [`Config::direct_wake`](crate::Config::direct_wake). If no client can tell it, the call tries
+/// again after `delay` and a random part of `jitter`, at least 1 ms. Each attempt uses a new token
+/// and follows the release of the attempt before.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Retry {
@@ -23,15 +23,15 @@ pub struct Retry {
 
 impl Retry {
     /// An attempt every `delay` and up to `jitter` more, until the call's timeout. Without
-    /// [`timeout`](Self::timeout) or [`LockOptions::timeout`](crate::LockOptions::timeout) there is
-    /// none: the call then waits for ever.
+    /// [`timeout`](Self::timeout) or [`LockOptions::timeout`](crate::LockOptions::timeout) the call
+    /// waits for ever.
     #[must_use]
     pub const fn every(delay: Duration, jitter: Duration) -> Self {
         Self { delay, jitter, timeout: None }
     }
 
-    /// The call ends at the latest `timeout` after its start. Zero: one attempt, which ends by itself.
-    /// 10 s in [`Retry::default`], else none.
+    /// The call ends at the latest `timeout` after its start. Zero: one attempt, which ends by
+    /// itself. 10 s in [`Retry::default`], otherwise no timeout.
     #[must_use]
     pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);

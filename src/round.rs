@@ -5,7 +5,7 @@
 //! # Invariants
 //!
 //! - A node has at most one vote in a round. A late answer may replace unknown, and a node's push
-//!   that the key is gone turns granted into unknown; nothing else changes a vote.
+//!   that the key is gone turns granted into unknown. Nothing else changes a vote.
 //! - The first quorum of grants, or enough other votes to rule one out, decides a round, so it
 //!   never waits for a node that cannot change it. For any N and q, a round is decided once each
 //!   node has voted.
@@ -29,7 +29,7 @@ pub(crate) struct Round {
     grants: u8,
 }
 
-/// What the votes amount to.
+/// The outcome that the votes allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
     Open,
@@ -66,7 +66,8 @@ impl Round {
         self.grants = self.grants.wrapping_add(1);
     }
 
-    /// Takes back a grant, if there was one: it is no longer known whether the node holds the key.
+    /// Takes back a grant, if there was one: the client no longer knows whether the node holds the
+    /// key.
     #[cold]
     pub(crate) fn withdraw(&mut self, node: NodeId) -> bool {
         let was_granted = self.granted.contains(node);
@@ -103,8 +104,7 @@ impl Round {
         if against.has_at_least(nodes - quorum + 1) { Decision::Lost } else { Decision::Open }
     }
 
-    /// Whether a lost round lost because other clients hold the key, rather than because nodes
-    /// failed.
+    /// Whether the round lost because other clients hold the key, and not because nodes failed.
     pub(crate) const fn is_taken(&self, nodes: u32, quorum: u32) -> bool {
         !self.denied.is_empty() && self.failed.union(self.unknown).count() <= nodes - quorum
     }
@@ -115,9 +115,9 @@ impl Round {
 pub(crate) struct Tally {
     /// The nodes that did as asked.
     pub(crate) yes: NodeMask,
-    /// The nodes that did not, and those that were not asked.
+    /// The nodes that did not, and those that the client did not ask.
     pub(crate) no: NodeMask,
-    /// The nodes whose answer is awaited.
+    /// The nodes whose answer the client awaits.
     pub(crate) open: NodeMask,
     /// How many times yes was entered: at most once per node.
     agreements: u8,
@@ -136,8 +136,8 @@ impl Tally {
         self.agreements = self.agreements.wrapping_add(1);
     }
 
-    /// Whether the yes that was just entered is the `quorum`-th, or the last answer where there is
-    /// no quorum.
+    /// Whether the yes that was just entered is the `quorum`-th. Without a quorum: whether it is
+    /// the last answer.
     #[inline]
     pub(crate) const fn may_just_be_decided(&self, quorum: u32) -> bool {
         let agreements = self.agreements as u32;

@@ -9,17 +9,17 @@
 //! So no two holders overlap, under the preconditions below.
 //!
 //! A lock that a holder hands over to a waiter is held by the same argument. The waiter draws a
-//! token, reads its clock as `t0`, and only then tells anybody of it. A node that writes the token
-//! to the key, in the place of the holder's and in one step, does so after `t0`, with the waiter's
-//! TTL, and tells the waiter so itself. A quorum of such nodes is as good as a quorum of grants;
-//! neither the holder's clock nor its word enters.
+//! token, reads its clock as `t0`, and only then tells any other client of it. A node writes the
+//! token to the key, in the place of the holder's and in one step. It does so after `t0`, with the
+//! waiter's TTL, and tells the waiter itself. A quorum of such nodes is as good as a quorum of
+//! grants; neither the holder's clock nor its word enters the argument.
 //!
 //! # The rule of ownership
 //!
-//! A client deletes a token only while it knows what the token is: of an attempt of its own that
-//! failed, of an offer of its own that is over, of a lease of its own that it releases, or one that
-//! its caller named. It never deletes a token because it does not know it, and never after it gave
-//! the token away. What nobody knows is left to its TTL.
+//! A client deletes a token only while it knows what the token is. It may be the token of its own
+//! failed attempt, of its own ended offer, or of its own lease that it releases. It may also be a
+//! token that its caller named. A client never deletes a token that it does not know, and never one
+//! that it has given away. A key whose token no client knows stays until its TTL ends.
 //!
 //! | a token is | from | until | the client that drew it |
 //! |---|---|---|---|
@@ -31,15 +31,16 @@
 //! | adopted | another client has extended it on a quorum | that lease is released, given away or lost | as given away |
 //! | over | its lease, attempt or offer has ended | every node has answered the delete | deletes it, also when a late script writes it again |
 //!
-//! `detach` is refused while a node may still run a delete or an extension that names the token: no
-//! client that adopts it could know. A client remembers offers that are over for `max_ttl` and its
-//! drift, the last 4,096 of them. What it forgets costs keys, at every node in the worst case, that
-//! stand for one TTL from the last late command that names the token; no lock is lost.
+//! `detach` is refused while a node may still run a delete or an extension that names the token: a
+//! client that adopts the token could not know of that command. A client remembers ended offers for
+//! `max_ttl` and its drift, at most the last 4,096 of them. A forgotten offer can cost keys, at
+//! every node in the worst case. They stand for one TTL from the last late command that names the
+//! token; no lock is lost.
 //!
-//! Two processes may have one client id: a machine's snapshot that is resumed twice, a checkpoint, a
-//! fork. Neither deletes what the other drew after both have connected again, which draws fresh
-//! randomness. A copy of a process that holds a lease, lingering ones included, or that waits for one,
-//! is excluded: both copies would believe that they hold it.
+//! Two processes may have one client id after a fork, a checkpoint, or a machine's snapshot that is
+//! resumed twice. When both have connected again, each has drawn fresh randomness, and neither
+//! deletes the other's tokens. Do not copy a process that holds a lease, lingering ones included,
+//! or that waits for one: both copies would believe that they hold it.
 //!
 //! # Preconditions
 //!
@@ -71,12 +72,15 @@
 //! | promise | shown by |
 //! |---|---|
 //! | no two holders of one key; no key left behind; every operation ends | the simulation: production engines against models of masters with faults by seed (`tests/run simulation`; `REDBOLT_SEED=N` replays one), and its mutants, each a rule broken on purpose that the simulation must notice (`tests/run mutants`) |
-//! | a lock that is handed over is won by a quorum of nodes that wrote it, and what nobody takes is deleted | `src/engine/tests/transfers.rs`, and the simulation, where locks are handed over in most seeds |
+//! ! | a lock that is handed over is won by a quorum of nodes that wrote it, and a handed-over key
+//! that no call takes is deleted | `src/engine/tests/transfers.rs`, and the simulation, where locks
+//! are handed over in most seeds |
 //! | the same on real servers that are killed, frozen, emptied, filled and demoted | eight processes that count under locks (`tests/run chaos`) |
 //! | an answer counts for the request it answers, on its connection, and for nothing else | `src/engine/tests`, `tests/it/faulty_nodes.rs` |
 //! | a lease's remaining time is checked again just before the caller gets it | `src/engine/tests/acquiring.rs` |
 //! | the client learns of the loss of a lease that is kept alive at the latest at its deadline, and a lost lease stays lost | `src/engine/tests/keeping.rs`, `tests/it/hold.rs` |
-//! | what a failed attempt may have written is deleted, also on a node that was frozen or unreachable | `src/engine/tests/releasing.rs`, `tests/it/drops.rs` |
+//! ! | every key that a failed attempt may have written is deleted, also on a node that was frozen
+//! or unreachable | `src/engine/tests/releasing.rs`, `tests/it/drops.rs` |
 //! | no other client's key is ever deleted or extended | `src/engine/tests/ownership.rs`, `tests/it/given_away.rs`, `tests/it/unlock.rs`, `tests/it/extend.rs` |
 //! | a lease that is extended was held all the time | `src/engine/tests/extending.rs` |
 //! | a restarted node, or one that was a replica for a moment, does not vote before its time | `src/node/tests.rs`, `tests/it/greeting.rs`, `tests/it/promoted.rs` |

@@ -4,7 +4,7 @@
 //!
 //! # Invariants
 //!
-//! - While an index is kept, its place is not given back, so it never names another entry. A
+//! - While an index is kept, its place is not given back, so the index never names another entry. A
 //!   reference that may outlive its entry is a handle with a generation instead.
 //! - Each table has an index type of its own, so that the compiler tells them apart.
 
@@ -12,15 +12,15 @@ use std::marker::PhantomData;
 
 /// Names one place of a [`Slab`].
 pub(crate) trait Index: Copy + Eq {
-    /// The index of a place; `None` beyond what an index can name.
+    /// The index of a place; `None` if no index can name it.
     fn at(place: usize) -> Option<Self>;
 
     /// The place, counted from 0.
     fn place(self) -> usize;
 }
 
-/// Makes an index type. Four bytes, counted from 0: with a niche for absence each use would cost a
-/// subtraction, 71 instructions per cycle of the engine.
+/// Makes an index type of four bytes, counted from 0. A niche for absence would cost a subtraction
+/// per use: 71 instructions per cycle of the engine.
 macro_rules! index_type {
     ($(#[$doc:meta])* $visibility:vis $name:ident) => {
         $(#[$doc])*
@@ -55,7 +55,7 @@ index_type! {
 }
 
 index_type! {
-    /// An operation: what a caller asked for, until its result is taken.
+    /// An operation: a caller's request, until the caller takes its result.
     pub(crate) OpIndex
 }
 
@@ -65,7 +65,7 @@ index_type! {
 }
 
 index_type! {
-    /// A wake whose answer is awaited.
+    /// A wake whose answer the client awaits.
     pub(crate) WakeIndex
 }
 
@@ -141,13 +141,13 @@ impl<I: Index, T> Slab<I, T> {
         self.entries.get(index.place())
     }
 
-    /// Every entry with its index, also those of places that were given back.
+    /// Every entry with its index, even of places that were given back.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (I, &T)> {
         let named = self.entries.iter().enumerate();
         named.filter_map(|(place, entry)| I::at(place).map(|index| (index, entry)))
     }
 
-    /// Every index, also those of places that were given back.
+    /// Every index, even of places that were given back.
     pub(crate) fn indices(&self) -> impl Iterator<Item = I> + use<I, T> {
         (0..self.entries.len()).map_while(I::at)
     }

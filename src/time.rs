@@ -9,9 +9,9 @@ use std::time::Duration;
 /// A point in time in whole nanoseconds since an arbitrary origin (the boot of the machine when it
 /// comes from [`crate::driver`]).
 ///
-/// The standard library's type is not used because it stops while the machine is suspended, and a
-/// server's TTL does not. All arithmetic saturates: a deadline too far away to express is simply
-/// the last one there is.
+/// The standard library's type does not fit: it stops while the machine is suspended, and a
+/// server's TTL does not. All arithmetic saturates: a deadline that is too far away to express is
+/// the last one that can be expressed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Instant(u64);
 
@@ -105,18 +105,18 @@ impl fmt::Debug for Instant {
 pub(crate) const fn nanos(duration: Duration) -> u64 {
     duration.as_secs().saturating_mul(1_000_000_000).saturating_add(duration.subsec_nanos() as u64)
 }
-/// What a wall clock showed at a moment of the monotonic clock.
+/// A reading of a wall clock at a moment of the monotonic clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WallClock {
     pub(crate) read_at: Instant,
     /// Microseconds since 1970.
     pub(crate) micros: u64,
-    /// How many microseconds before `read_at` it may have been.
+    /// The true reading may be up to this many microseconds before `read_at`.
     pub(crate) error: u64,
 }
 
 impl WallClock {
-    /// What the clock shows at `now`, if nobody sets it.
+    /// The clock's reading at `now`, if nobody sets it meanwhile.
     pub(crate) fn at(self, now: Instant) -> u64 {
         self.micros.saturating_add(now.nanos_since(self.read_at) / 1_000)
     }

@@ -1,14 +1,14 @@
 //! How connections are encrypted: which certificates to trust, and which to present.
 //!
-//! Layer: bottom, plain values. Parses nothing; the driver does when it is made.
+//! Layer: bottom, plain values. Parses nothing; the driver parses the files when a caller makes it.
 
 use std::fmt;
 
 /// The TLS of a [`Config`](crate::Config): for nodes named `rediss://`, and for those named as a
-/// bare `host:port`. Files are PEM, read by the caller.
+/// bare `host:port`. Files are PEM; the caller reads them.
 ///
-/// By default it trusts the certificates that the operating system trusts (or those of
-/// `SSL_CERT_FILE` and `SSL_CERT_DIR`), presents no client certificate, and expects each node's
+/// By default the client trusts the certificates that the operating system trusts (or those of
+/// `SSL_CERT_FILE` and `SSL_CERT_DIR`), and presents no client certificate. It expects each node's
 /// certificate to be for the host of its address. It speaks TLS 1.2 and 1.3, and does not check
 /// revocation.
 ///
@@ -40,7 +40,7 @@ pub(crate) struct Identity {
 }
 
 impl Tls {
-    /// Trusts the operating system's certificates, and presents none.
+    /// Trusts the operating system's certificates, and presents no client certificate.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -54,7 +54,7 @@ impl Tls {
     }
 
     /// The client certificate, followed by the intermediate certificates up to its CA, and its key
-    /// without a passphrase: for servers with `tls-auth-clients yes`.
+    /// without a passphrase. Servers with `tls-auth-clients yes` ask for it.
     #[must_use]
     pub fn identity(mut self, chain_pem: impl Into<Vec<u8>>, key_pem: impl Into<Vec<u8>>) -> Self {
         self.identity = Some(Identity { chain: chain_pem.into(), key: key_pem.into() });
@@ -62,7 +62,7 @@ impl Tls {
     }
 
     /// The name or IP address that every node's certificate must be for, instead of the host of its
-    /// address: for nodes behind tunnels, or addressed by numbers that no certificate holds.
+    /// address. Use it for nodes behind tunnels, or for addresses that no certificate holds.
     #[must_use]
     pub fn server_name(mut self, name: impl Into<String>) -> Self {
         self.server_name = Some(name.into());

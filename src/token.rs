@@ -10,17 +10,18 @@ pub(crate) const TOKEN_LEN_MAX: usize = 255;
 /// Bytes of a drawn token, before it becomes hexadecimal digits.
 pub(crate) const DRAWN_LEN: usize = 20;
 
-/// A token as the engine keeps it: drawn ones as 20 bytes, others as they came.
+/// A token as the engine keeps it: a drawn token as 20 bytes, a caller's own token as it came.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum TokenBytes {
-    /// 8 bytes of the client's id and 12 random ones, new for each attempt.
+    /// 8 bytes of the client's id, 4 that name the slot, masked, and 8 random ones. New for each
+    /// attempt.
     Drawn([u8; DRAWN_LEN]),
-    /// The caller's.
+    /// The caller's own token.
     Given(Box<[u8]>),
 }
 
 impl TokenBytes {
-    /// The token with these bytes on the wire; `None` if empty or over 255 bytes.
+    /// The token with these bytes on the wire; `None` if there are none or more than 255.
     pub(crate) fn from_wire(wire: &[u8]) -> Option<Self> {
         if wire.is_empty() || wire.len() > TOKEN_LEN_MAX {
             return None;
@@ -35,11 +36,11 @@ impl fmt::Debug for TokenBytes {
     }
 }
 
-/// A lock's token: what unlocks and extends it.
+/// A lock's token: a client needs it to unlock and to extend the lock.
 ///
 /// Anyone with key and token can do both, so `Debug` does not show it. `Display` does: tokens that
-/// Redbolt draws are 40 lower-case hexadecimal digits. For the bytes of a caller's own token, use
-/// [`as_bytes`](Self::as_bytes).
+/// Redbolt draws are 40 lower-case hexadecimal digits. [`as_bytes`](Self::as_bytes) gives the bytes
+/// of a caller's own token.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct LockToken {
     wire: Wire,

@@ -1,4 +1,4 @@
-//! What the engine did that its outputs do not show, for the simulation to count.
+//! Events in the engine that its outputs do not show, for the simulation to count.
 //!
 //! Layer: bottom. Compiles to nothing without the feature `sim`.
 
@@ -19,9 +19,9 @@ pub(crate) enum Sight {
     PassedWithin,
     /// One node was asked before the others.
     Gated,
-    /// A waiter told the holder that it waits no more.
+    /// A waiter told the holder that it had stopped waiting.
     GaveUp,
-    /// A number was refused, and a second one proposed.
+    /// A node refused a number, and the client proposed a second one.
     SecondRound,
     /// A node told the holder of a call whose first attempt was under way.
     Introduced,
@@ -29,11 +29,11 @@ pub(crate) enum Sight {
     HandedOver,
     /// A waiter took a lock over.
     TakenOver,
-    /// A lock was handed over that nobody took.
+    /// A lock was handed over, and no call took it.
     TransferUnwanted,
     /// Too few nodes told the waiter of a lock that was handed over.
     TransferFailed,
-    /// A lock was handed over in part, and no more of it came.
+    /// A lock was handed over at some nodes, and the others did not follow.
     TransferPartly,
     /// A call's deadline ended its wait.
     WaitEnded,
@@ -68,7 +68,7 @@ mod counted {
         });
     }
 
-    /// How often this was seen since the last call.
+    /// How often the engine has seen this since the last call.
     pub(crate) fn take(sight: Sight) -> u64 {
         SEEN.with(|seen| seen.get(sight as usize).map_or(0, |count| count.replace(0)))
     }

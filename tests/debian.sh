@@ -1,6 +1,7 @@
-# For the scripts beside it: packages of Debian 12 from the machine's own package sources (apt), without root.
+# For the scripts beside it: unpacks packages of Debian 12 from the machine's own package sources
+# (apt), without root.
 
-# fetch TOP PACKAGE..: unpacks the packages under TOP/root. Where it cannot, its last line says why.
+# fetch TOP PACKAGE..: unpacks the packages under TOP/root. If that fails, its last line says why.
 fetch() {
   local top=$1 source deb
   shift
@@ -9,7 +10,7 @@ fetch() {
     { echo "no Debian package source is set up here"; return 1; }
   rm -rf "$top"
   mkdir -p "$top"/{lists/partial,cache/archives/partial,debs,root}
-  # What is installed here is of no account: the release's own versions are wanted.
+  # The machine's installed packages do not count: the tests need the release's own versions.
   : >"$top/status"
   echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $source bookworm main" >"$top/sources.list"
   local options=(-qq -o "Dir::Etc::sourcelist=$top/sources.list" -o Dir::Etc::sourceparts=-

@@ -22,8 +22,8 @@ fn all(what: &str, limits: Limits) -> Coverage {
 const NOTHING: Limits =
     Limits { nodes: 3, transfer: false, lost: &[], timers: &[], releases: false, ttls: 0 };
 
-/// Goal: exclusion and cleanness do not rest on the orders that seeds happen to draw.
-/// Method: all orders, with the same engine and the same model of a server.
+/// Goal: exclusion and cleanness do not depend on the orders that seeds happen to draw. Method: all
+/// orders, with the same engine and the same model of a server.
 #[test]
 fn no_order_of_deliveries_makes_two_holders_or_leaves_a_key() {
     let coverage = all("deliveries", NOTHING);
@@ -60,7 +60,7 @@ fn no_order_in_which_locks_end_makes_two_holders_or_leaves_a_key() {
     all("with a TTL", Limits { nodes: 2, ttls: 1, ..NOTHING });
 }
 
-/// Clients and nodes are alike: whoever loses is called the first.
+/// Clients and nodes are alike: the first stands for any that loses.
 const FIRST: &[(usize, usize)] = &[(0, 0)];
 
 // ---- one transfer ----
@@ -76,9 +76,10 @@ fn transfers(what: &str, limits: Limits) -> Coverage {
     coverage
 }
 
-/// Goal: a release that hands its lock over makes no second holder, leaves no key and loses nobody
-/// who waits. Method: all orders in which the scripts run, and in which their answers, what the
-/// nodes tell the waiter, and what the waiter does behind that arrive.
+/// Goal: a release that hands its lock over makes no second holder, leaves no key and loses no
+/// waiter.
+/// Method: all orders in which the scripts run, and in which their answers, the nodes' messages to
+/// the waiter, and the waiter's commands behind them arrive.
 #[test]
 fn no_order_of_a_transfer_makes_two_holders_leaves_a_key_or_loses_the_waiter() {
     for releases in [false, true] {
@@ -93,8 +94,8 @@ fn no_order_of_a_transfer_with_a_lost_connection_makes_two_holders_or_leaves_a_k
     assert_eq!(coverage.won[CLIENTS], 0, "two nodes are enough");
 }
 
-/// Of two nodes each must hand the lock over: the waiter is woken instead, while what was lost may
-/// still run.
+/// With two nodes, each must hand the lock over. The holder wakes the waiter instead, while lost
+/// commands may still run.
 #[test]
 fn no_order_of_a_transfer_that_fails_makes_two_holders_leaves_a_key_or_loses_the_waiter() {
     let lost = &[(0, 0), (1, 0), (1, 1)];
@@ -117,7 +118,7 @@ fn no_order_of_a_transfer_in_which_locks_end_makes_two_holders_or_leaves_a_key()
     }
 }
 
-/// The search can fail: it finds what each of these breakages leads to.
+/// The search can fail: it finds the fault to which each of these breakages leads.
 #[test]
 fn transfers_by_broken_rules_are_found() {
     const NO_GROUND: &str = "nodes hold for it";
@@ -132,7 +133,7 @@ fn transfers_by_broken_rules_are_found() {
         (Mutant::DeletedTransferCounts, loss, NO_GROUND),
         (Mutant::UnheardNotOwed, loss, LEFT),
         (Mutant::DebtDropped, Limits { lost: FIRST, ..TRANSFER }, LEFT),
-        // Its own leftover keeps the waiter from the lock until the TTL of that ends.
+        // Its own leftover keeps the waiter from the lock until the leftover's TTL ends.
         (Mutant::UnwantedKept, timer, LOST),
         (Mutant::TransferNotMarked, TRANSFER, LOST),
     ] {

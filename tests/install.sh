@@ -1,9 +1,10 @@
-# For tests/run: what deploy/package.sh has built, installed and run where nothing else is. Nothing outside the
-# folders that are named is touched.
+# For tests/run: installs the packages of deploy/package.sh and runs them in empty roots. The
+# functions change only the folders that their callers name.
 
 . tests/debian.sh
 
-# in_root ROOT COMMAND..: with ROOT as the root folder; who is not root has a user namespace for it.
+# in_root ROOT COMMAND..: runs COMMAND with ROOT as the root folder. A user without root rights gets
+# a user namespace for it.
 in_root() {
   local root=$1
   shift
@@ -23,7 +24,8 @@ page() {
 # A sale on nodes in the process, some of which fail, under locks.
 demo=(demo --stock 200)
 
-# musl_compiler DIR: the path of a C compiler for musl, if need be one that is gcc with the headers of Debian's musl.
+# musl_compiler DIR: the path of a C compiler for musl; if there is none, a gcc with the headers of
+# Debian's musl.
 musl_compiler() {
   local wrapper=$1/musl/musl-gcc
   if command -v musl-gcc; then return; fi
@@ -47,7 +49,7 @@ empty_debian() {
   fetch "$dir/debootstrap" debootstrap || return 1
   source=$(apt-get indextargets --format '$(REPO_URI)' | grep -m 1 '/debian/*$')
   dir=$(cd "$dir" && pwd)
-  # What it mounts ends with its namespace.
+  # The mounts of debootstrap end with its namespace.
   DEBOOTSTRAP_DIR=$dir/debootstrap/root/usr/share/debootstrap unshare -m \
     "$dir/debootstrap/root/usr/sbin/debootstrap" --variant=minbase bookworm "$dir/debootstrap/new" "$source" || return 1
   tar -C "$dir/debootstrap/new" --exclude='./var/cache/apt/*' --exclude='./var/lib/apt/lists/*' -cf "$dir/debian.new" . || return 1
@@ -61,7 +63,8 @@ fresh_root() {
   mkdir "$1/root" && tar -C "$1/root" -xf "$1/debian.tar"
 }
 
-# installs_package DIR: by the page; the package installs, runs and goes without a trace.
+# installs_package DIR: follows the page; the package installs, runs, and leaves nothing behind when
+# it is removed.
 installs_package() {
   local root=$1/root before
   fresh_root "$1" && cp "$1"/dist/redbolt_*.deb "$root/tmp" || return 1
@@ -74,14 +77,15 @@ installs_package() {
     diff <(echo "$before") <(cd "$root" && find usr etc | sort)
 }
 
-# installs_archive DIR: by the page; the checksums hold, and the binary runs from where it is put.
+# installs_archive DIR: follows the page; the checksums hold, and the binary runs from its folder.
 installs_archive() {
   local root=$1/root
   fresh_root "$1" && cp "$1"/dist/redbolt*.tar.gz "$1"/dist/redbolt*.deb "$1/dist/SHA256SUMS" "$root/tmp" || return 1
   in_root "$root" bash -exc "cd /tmp; $(page Checksums); $(page "Static binary")"
 }
 
-# runs_as_image DIR: the recipe, done by hand for want of a builder: its files alone are the root folder.
+# runs_as_image DIR: carries out the recipe by hand, because there may be no image builder. Only its
+# files are in the root folder.
 runs_as_image() {
   local root=$1/root context word rest user= entry= files
   context=$(echo "$1"/dist/redbolt-*-linux-musl)

@@ -1,7 +1,7 @@
-//! The simulation finds every deliberate breakage: each [`Mutant`] within so many seeds, by the kind
-//! of violation that its rule is to prevent.
+//! The simulation finds every deliberate breakage: each [`Mutant`] within a number of seeds, by the
+//! kind of violation that its rule is to prevent.
 //!
-//! `REDBOLT_MUTANT=NAME` runs that one alone; `REDBOLT_SEEDS=N` gives each so many seeds.
+//! `REDBOLT_MUTANT=NAME` runs that one alone; `REDBOLT_SEEDS=N` gives each N seeds.
 
 #![expect(clippy::print_stdout, reason = "the table of seeds is what the test is for")]
 
@@ -11,16 +11,17 @@ use std::thread;
 
 use redbolt::sim::{self, Kind, Mutant};
 
-/// Seeds in which a mutant must be found.
+/// The number of seeds within which a mutant must be found.
 const SEEDS: u64 = 6_000;
 
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// Goal: a rule that the code forgets does not go unseen. Method: the code forgets it; the first
-/// seed whose judge complains of what the rule is to prevent has caught it. Any other complaint is
-/// none: the judge of that kind might be blind.
+/// Goal: the test notices when the code forgets a rule.
+/// Method: the code forgets it. The first seed whose judge complains of the violation that the rule
+/// prevents has caught the mutant. No other complaint counts, because the judge of that kind might
+/// be blind.
 #[test]
 fn every_mutant_is_caught() {
     let seeds = variable("REDBOLT_SEEDS").map_or(SEEDS, |text| text.parse().unwrap());
@@ -31,7 +32,7 @@ fn every_mutant_is_caught() {
     };
     let mutants: Vec<Mutant> = Mutant::all().filter(is_chosen).collect();
     assert!(!mutants.is_empty(), "no such mutant");
-    // A mutant may trip an assertion; that is told below, not by a backtrace.
+    // A mutant may trip an assertion; the test reports that below, without a backtrace.
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let (next, survivors) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
@@ -58,7 +59,8 @@ fn every_mutant_is_caught() {
     assert!(survivors.is_empty(), "{} mutants survived {seeds} seeds", survivors.len());
 }
 
-/// The first seed that catches the mutant, and what it says; or which other complaints there were.
+/// The first seed that catches the mutant, and its complaint; or the other complaints, with their
+/// numbers.
 fn hunt(mutant: Mutant, seeds: u64) -> Result<(u64, String), Vec<(Kind, u64)>> {
     let mut others: Vec<(Kind, u64)> = Vec::new();
     for seed in 0..seeds {
@@ -75,7 +77,7 @@ fn hunt(mutant: Mutant, seeds: u64) -> Result<(u64, String), Vec<(Kind, u64)>> {
     Err(others)
 }
 
-/// The judge complains of mutants, not of the code.
+/// The judge complains of mutants, and not of the code itself.
 #[test]
 fn the_first_seeds_are_clean_without_a_mutant() {
     let failed = AtomicU64::new(0);

@@ -1,4 +1,5 @@
-//! Once warm, a lock costs no heap allocation. A binary of its own, for its allocator counts.
+//! Once warm, a lock costs no heap allocation. The test has a binary of its own, because its
+//! allocator counts.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -9,25 +10,25 @@ use redbolt_benches::rig::Rig;
 use redbolt_embedded::Nodes;
 
 const TTL: Duration = Duration::from_secs(10);
-/// Of a lock that thousands of cycles run into.
+/// The TTL of a lock that thousands of cycles find taken.
 const HELD: Duration = Duration::from_secs(600);
 
-/// With time for a node that the machine keeps from running.
+/// A configuration with time for a node that the machine keeps from running.
 fn config(nodes: &Nodes) -> Config {
     let config = Config::new(nodes.urls()).expect("addresses of nodes");
     config.node_timeout(Duration::from_secs(5)).max_ttl(HELD)
 }
 
-/// Runs `cycle` until it is warm, and counts what 100 more of it allocate.
+/// Runs `cycle` until it is warm, and counts the allocations of 100 more.
 ///
-/// The least of up to 50 counts: where the machine keeps one node's thread from running, what waits
-/// for its answers grows once, and metrics are handed out once a second. An allocation of each cycle,
-/// or of each hundredth, would stand in every count.
+/// Returns the least of up to 50 counts. Where the machine keeps one node's thread from running,
+/// the queue for its answers grows once. The client hands out metrics once per second. An
+/// allocation of each cycle, or of each hundredth, would be in every count.
 fn allocations(mut cycle: impl FnMut(u32)) -> u64 {
     let mut rounds = 0..;
     let mut run = |cycles| rounds.by_ref().take(cycles).for_each(&mut cycle);
     run(1_000);
-    // Counts this thread alone, so the nodes' own threads do not.
+    // Counts this thread alone, so the nodes' own threads do not count.
     let mut least = u64::MAX;
     for _ in 0..50 {
         least = least.min(allocation_counter::measure(|| run(100)).count_total);
@@ -38,7 +39,7 @@ fn allocations(mut cycle: impl FnMut(u32)) -> u64 {
     least
 }
 
-/// A key as long as is kept in place, without an allocation of the test's own.
+/// The longest key that is kept in place, without an allocation of the test's own.
 fn key(round: u32) -> [u8; 32] {
     let mut key = *b"warehouse:stock:sku:000000000000";
     let mut rest = round;
@@ -95,14 +96,14 @@ fn a_retry_allocates_nothing() {
     let held = other.try_lock("held", HELD).wait().unwrap();
     let retried = allocations(|_| {
         let ended = client.lock("held", TTL).wait();
-        // The last attempt may be under way at the end.
+        // The last attempt may be under way when the call ends.
         assert!(matches!(ended, Err(LockError::Taken(_) | LockError::NoQuorum(_))), "{ended:?}");
     });
     assert_eq!(retried, 0);
     held.unlock().wait().unwrap();
 }
 
-/// Three clients want one key all the time and hold it long enough to hear of each other, so that each
+/// Three clients want one key all the time. They hold it long enough to hear of each other, so each
 /// release wakes the first of a list.
 #[test]
 fn a_lock_that_goes_from_client_to_client_allocates_nothing() {
@@ -134,8 +135,8 @@ fn a_lock_that_goes_from_client_to_client_allocates_nothing() {
     assert_eq!(handed_over, 0);
 }
 
-/// The sockets take nothing for a while, then part of what waits, then all; each answer comes in two
-/// parts.
+/// The sockets take no bytes for a while, then part of the waiting bytes, then all; each answer
+/// comes in two parts.
 #[test]
 fn output_that_piles_up_and_drains_in_parts_allocates_nothing() {
     let mut rig = Rig::new(5, 16).unwrap();

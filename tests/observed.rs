@@ -1,5 +1,5 @@
-//! What a client shows of its calls: its I/O thread has no recorder and no subscriber but those
-//! of the whole process, so these tests have one of their own.
+//! The metrics and spans of a client's calls. Its I/O thread uses only the recorder and the
+//! subscriber of the whole process, so these tests have a process of their own.
 #![cfg(all(feature = "metrics", feature = "tracing"))]
 
 use std::collections::BTreeMap;
@@ -55,7 +55,7 @@ impl Seen {
         }
     }
 
-    /// Whether the value is so; an age above zero may be higher.
+    /// Whether the series has this value; an age above zero may be higher.
     fn is(&self, name: &str, wanted: u32) -> bool {
         let is_age = name.starts_with("redbolt_oldest") && wanted > 0;
         let is_so = |value: &f64| {
@@ -91,7 +91,7 @@ fn every_call_of_a_client_is_counted_once_with_its_time_in_the_queue() {
         (0..8).for_each(|_| drop(scope.spawn(waits)));
         // The queue shows while they wait.
         sees("redbolt_calls_queued till", 8);
-        // Nothing happens, and both grow older all the same.
+        // No event happens, but both ages grow.
         sees("redbolt_oldest_hold_seconds till", 2);
         sees("redbolt_oldest_call_seconds till", 2);
         let at_once = shared.try_lock("k", TTL).wait();
@@ -133,14 +133,14 @@ fn every_call_of_a_client_is_counted_once_with_its_time_in_the_queue() {
     sees("redbolt_calls_queued till", 0);
     assert_eq!(seen.samples("redbolt_hold_seconds till").len(), 13, "{seen:#?}");
     assert_eq!(seen.samples("redbolt_call_seconds till won").len(), 13, "{seen:#?}");
-    // Failures too, with all their time.
+    // Failures count too, with all their time.
     let timed_out = seen.samples("redbolt_call_seconds till timed_out");
     assert!(timed_out.len() == 1 && timed_out[0] > 0.09, "{seen:#?}");
-    // Eight stood in the queue for as long as that.
+    // Eight calls stood in the queue for as long as that.
     let won = seen.samples("redbolt_call_seconds till won").iter();
     assert!(won.filter(|waited| **waited > 0.09).count() >= 8, "{seen:#?}");
 
-    // What a client has counted is out when the call of `shutdown` returns.
+    // The counts of a client are exported when the call of `shutdown` returns.
     for round in 0..20 {
         let name = format!("round-{round}");
         let client = self::shared(&cluster, &name);
@@ -151,7 +151,7 @@ fn every_call_of_a_client_is_counted_once_with_its_time_in_the_queue() {
     }
 }
 
-/// Each span with those around it, outermost first.
+/// Each span with the spans around it, outermost first.
 #[derive(Clone, Default)]
 struct Spans(Arc<Mutex<Vec<String>>>);
 
@@ -203,7 +203,8 @@ fn the_spans_of_a_client_are_inside_the_span_of_their_caller() {
         held.extend(TTL).wait().unwrap();
         let other = scope.spawn(|| {
             let _request = info_span!("request", id = 2).entered();
-            // The lease before is not kept alive, so it is not handed on, and this call competes.
+            // The lease before is not kept alive, so the client does not hand it on, and this call
+            // competes.
             shared.lock("traced", patient().keep_alive()).wait().map(drop)
         });
         let told = |path: &str| spans.0.lock().unwrap().iter().any(|span| span.contains(path));
@@ -220,13 +221,13 @@ fn the_spans_of_a_client_are_inside_the_span_of_their_caller() {
             assert!(eventually(PATIENCE, || told(path)), "{path}: {:#?}", spans.0.lock());
         }
     });
-    // None stands alone: each call has its caller's span around it.
+    // No span stands alone: each call has its caller's span around it.
     let alone = |span: &&String| span.contains("traced") && !span.starts_with("request");
     let all = spans.0.lock().unwrap();
     assert_eq!(all.iter().filter(alone).count(), 0, "{all:#?}");
 }
 
-/// The thread of a call that waits works for the handle meanwhile.
+/// The thread of a waiting call drives the client meanwhile.
 #[test]
 fn what_a_client_does_by_itself_is_in_no_span_of_a_caller_that_waits() {
     let Some(cluster) = Cluster::mixed(3) else { return };
@@ -256,7 +257,8 @@ fn what_a_client_does_by_itself_is_in_no_span_of_a_caller_that_waits() {
     }
 }
 
-/// Code of the program's, as of its log, may panic on the thread that works: a caller's, or the handle's.
+/// The program's own code, for example its log subscriber, may panic on the thread that drives: a
+/// caller's, or the client's.
 #[test]
 fn a_thread_that_dies_ends_every_call_with_an_error() {
     let Some(cluster) = Cluster::mixed(3) else { return };

@@ -3,8 +3,9 @@
 #
 # usage: tests/postgres.sh DIR         quiet, and quick where it is installed already
 #
-# The packages are those of Debian 12, from the machine's own package sources (apt). No root is needed and nothing
-# outside DIR is touched. If PostgreSQL cannot be installed, one line on stderr says why, and the exit code is 1.
+# The packages are those of Debian 12, from the machine's own package sources (apt). The script
+# needs no root, and changes nothing outside DIR. If it cannot install PostgreSQL, one line on
+# stderr says why, and the exit code is 1.
 set -euo pipefail
 
 . "$(dirname "$0")/debian.sh"
@@ -21,7 +22,7 @@ packages=(postgresql-"$version" postgresql-client-"$version" libpq5 libicu72 lib
   libreadline8 libtinfo6 libgnutls30 libp11-kit0 libidn2-0 libunistring2 libtasn1-6 libnettle8 libhogweed6
   libgmp10 libffi8 libcrypt1)
 
-# Whether all programs start and are of this version.
+# Whether all programs start and have this version.
 runs() {
   local program
   for program in "${programs[@]}"; do
@@ -29,7 +30,7 @@ runs() {
   done
 }
 
-# Writes DIR/bin/PROGRAM-VERSION, which finds all paths from its own place, so that DIR can be moved.
+# Writes DIR/bin/PROGRAM-VERSION, which finds all paths from its own place, so a user can move DIR.
 with_libraries() {
   local file=$dir/bin/$1-$version
   cat >"$file.new" <<END
@@ -48,7 +49,7 @@ lay() {
   fetch "$top" "${packages[@]}" || return 1
   for program in "${programs[@]}"; do
     with_libraries "$program" || return 1
-    # With what it says where it does not start.
+    # Prints the program's own error if it does not start.
     "$dir/bin/$program-$version" --version || return 1
   done
   runs || { echo "what was unpacked has another version"; return 1; }

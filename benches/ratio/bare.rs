@@ -1,8 +1,8 @@
 //! The floor of a hand-over: bare sockets that pass one key round, each contender to the next.
 //!
-//! They send what Redbolt sends for a turn (a SET and a compare-and-delete to each node, the wake, the
-//! word that one queues again) and nothing else: who comes next is known from the beginning, votes are
-//! lines, nobody can be late, and no time is looked at.
+//! They send what Redbolt sends for a turn: a SET and a compare-and-delete to each node, the wake,
+//! and the message that a contender queues again. They do nothing else. The next contender is known
+//! from the beginning, votes are lines, no contender can be late, and none reads a clock.
 
 use std::io;
 use std::time::Duration;
@@ -14,17 +14,17 @@ use crate::Anything;
 use crate::handover::Contender;
 use redbolt_benches::probe::{Link, wait_for};
 
-/// Nobody waits longer than this for a turn.
+/// A contender that waits longer than this for a turn fails.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 const KEY: &str = "bare";
 
-/// One of those who pass the key round.
+/// One of the contenders that pass the key round.
 pub(crate) struct Bare {
     poll: Poll,
     events: Events,
     nodes: Vec<Node>,
-    /// Hears the wakes, by the first node.
+    /// Receives the wakes, through the first node.
     ear: Link,
     wakes: usize,
     wait: IdleStrategy,
@@ -38,14 +38,14 @@ pub(crate) struct Bare {
 
 struct Node {
     link: Link,
-    /// Commands written so far, each answered by a line.
+    /// Commands written so far; one line answers each.
     sent: u64,
     /// Whether it granted the last SET.
     is_granted: bool,
 }
 
 impl Bare {
-    /// The `me`-th of `count`; the first begins.
+    /// Connects the `me`-th of `count` contenders; the first one begins.
     pub(crate) fn connect(
         addresses: &[String],
         wait: IdleStrategy,
@@ -76,7 +76,7 @@ impl Bare {
             queue: command(&["PUBLISH", &next, "queue"]),
             buffer: vec![0; 64 << 10].into_boxed_slice(),
         };
-        // It is subscribed once the six lines of the answer are here.
+        // The contender is subscribed once the six lines of the answer are here.
         while bare.ear.answered < 6 {
             bare.pass()?;
         }
@@ -144,7 +144,7 @@ impl Node {
     }
 }
 
-/// What a wake says.
+/// The text of a wake.
 const WAKE: &str = "wake!";
 
 fn channel(of: usize) -> String {

@@ -1,7 +1,9 @@
-//! The floor of a transfer: bare sockets that hand one key round by Redbolt's script, each contender to the next.
+//! The floor of a transfer: bare sockets that hand one key round by Redbolt's script, each
+//! contender to the next.
 //!
-//! They send what Redbolt sends for such a turn (the script to each node, and the word that one queues again) and
-//! nothing else: who comes next is known from the beginning, and nobody can be late.
+//! They send what Redbolt sends for such a turn: the script to each node, and the message that a
+//! contender queues again. They do nothing else. The next contender is known from the beginning,
+//! and none can be late.
 
 use std::io;
 use std::time::Duration;
@@ -14,27 +16,28 @@ use crate::bare::{command, links};
 use crate::handover::Contender;
 use redbolt_benches::probe::{Link, wait_for};
 
-/// Nobody waits longer than this for a turn.
+/// A contender that waits longer than this for a turn fails.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 const KEY: &str = "bare:transfers";
 
-/// As in `src/command/mod.rs`.
+/// The same script as in `src/command/mod.rs`.
 const SCRIPT: &str = "if redis.call('get',KEYS[1])~=ARGV[1] then return 0 end \
      redis.call('del',KEYS[1]) local s=redis.pcall('set',KEYS[1],ARGV[2],'PX',ARGV[3]) \
      if type(s)=='table' and s.ok then local n=redis.pcall('publish',ARGV[4],ARGV[5]) \
      if type(n)=='number' and n>0 then return 2 end redis.call('del',KEYS[1]) end return 1";
 
-/// What only the message of a transfer has.
+/// A byte that only the message of a transfer has.
 const TRANSFER: u8 = b'=';
 
-/// What only pushes begin with, once it is subscribed; each is so many lines.
+/// The byte with which only pushes begin, once the contender is subscribed, and the lines of a
+/// push.
 const PUSH: (u8, i64) = (b'>', 7);
 
 /// As long as Redbolt's.
 const MESSAGE_LEN: usize = 80;
 
-/// One of those who hand the key round.
+/// One of the contenders that hand the key round.
 pub(crate) struct BareTransfers {
     poll: Poll,
     events: Events,
@@ -48,14 +51,14 @@ pub(crate) struct BareTransfers {
 
 struct Node {
     link: Link,
-    /// Lines that are awaited and have not come.
+    /// Lines that the contender awaits and has not received.
     awaited: i64,
-    /// How often it has handed the key over to this one.
+    /// How often this node has handed the key to this contender.
     transfers: u64,
 }
 
 impl BareTransfers {
-    /// The `me`-th of `count`; the first begins.
+    /// Connects the `me`-th of `count` contenders; the first one begins.
     pub(crate) fn connect(
         addresses: &[String],
         wait: IdleStrategy,
@@ -94,7 +97,7 @@ impl BareTransfers {
         Ok(bare)
     }
 
-    /// Subscribes at each node. The first of all writes its token to the key.
+    /// Subscribes at each node. The first contender writes its token to the key.
     fn greet(&mut self, me: usize) -> Anything {
         let set = if me == 0 {
             command(&["SET", KEY, &token(me), "PX", "10000"])
@@ -115,7 +118,7 @@ impl BareTransfers {
             })?;
         }
         for node in &mut self.nodes {
-            // Six lines of its own, of which the first begins with the sign of a push.
+            // The six lines of the answer, of which the first begins with the sign of a push.
             node.awaited = 6 - PUSH.1;
             node.link.send(&command(&["SUBSCRIBE", &channel(me)]))?;
             node.transfers = u64::from(me == 0);

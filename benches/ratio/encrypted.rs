@@ -39,7 +39,8 @@ pub(crate) fn run(options: &Options) -> Anything {
 
 fn compare(wire: &str, wait: &str, both: (Client, Probe), options: &Options) -> Anything {
     let (client, probe) = both;
-    // These servers compare in a script alone; the probe has none, and only acquires are measured.
+    // These servers can compare only in a script. The probe has none, and the bench measures
+    // acquires only.
     let commands = Commands::deleting();
     let mut bench = Bench { client, probe, keys: Keys::new(), commands, cycles: CYCLES };
     let pairs = bench.compare(options.slices)?;

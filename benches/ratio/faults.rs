@@ -9,9 +9,9 @@ use crate::slices::{Bench, CYCLES, medians, percentile};
 use crate::{Anything, Options};
 use redbolt_benches::proxy::{Mode, Proxy};
 
-/// What the fifth node does, and whether the probe asks it too: only one that answers can be asked
-/// without a list of what is pending, and what its proxy takes of the processors is then on both
-/// sides.
+/// The fifth node's behaviour, and whether the probe asks that node too.
+/// The probe keeps no list of pending commands, so it can ask only a node that answers. Then the
+/// proxy's share of the processors is the same on both sides.
 const FAULTS: [(&str, Mode, bool); 7] = [
     ("none", Mode::Pass, false),
     ("none", Mode::Pass, true),

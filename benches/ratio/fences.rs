@@ -1,5 +1,5 @@
-//! What a fence costs: locks with and without one on the same client and keys, and how often clients
-//! whose clocks differ need a second round.
+//! The cost of a fence: locks with and without one, on the same client and keys. Also how often
+//! clients whose clocks differ need a second round.
 
 use std::collections::HashSet;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -16,7 +16,7 @@ use crate::slices::{CYCLES, alternate, medians, nanos, percentile};
 use crate::{Anything, Options};
 use redbolt_benches::proxy::delayed;
 
-/// Servers that have just been started do not vote for so long; fences need the guard.
+/// Servers that have just been started do not vote for this long; fences need the guard.
 const MAX_TTL: Duration = Duration::from_secs(4);
 const SKEW: Duration = Duration::from_millis(500);
 const FENCE_TTL: Duration = Duration::from_secs(10);
@@ -103,13 +103,13 @@ fn row(
     Ok(())
 }
 
-/// A configuration that fences may be had with.
+/// A configuration with which fences are allowed.
 fn fit(addresses: &[String], wait: IdleStrategy) -> Anything<Config> {
     let config = config(addresses, wait)?.restart_guard(RestartGuard::On).max_ttl(MAX_TTL);
     Ok(config.max_clock_skew(SKEW).fence_ttl(FENCE_TTL))
 }
 
-/// A client that all nodes vote for.
+/// A client for which all nodes vote.
 fn client(config: Config) -> Anything<Client> {
     let (nodes, begin) = (config.nodes().len(), now());
     let client = Client::open(config)?;
@@ -134,7 +134,7 @@ fn fast_clock() -> Duration {
     system_clock() + Duration::from_millis(1)
 }
 
-/// What every second client goes by.
+/// The clocks of the clients, by turns.
 const CLOCKS: [fn() -> Duration; 2] = [system_clock, fast_clock];
 
 struct Turn {
@@ -155,7 +155,8 @@ impl Contender for Turn {
     }
 }
 
-/// Turns that clients took, how many of them needed a second round, and the p50 of the hand-overs.
+/// The turns that clients took, how many of them needed a second round, and the p50 of the
+/// hand-overs.
 fn turns(
     addresses: &[String],
     clients: usize,
@@ -181,13 +182,13 @@ fn turns(
     Ok((seen.turns, raised.len(), seen.p50()))
 }
 
-/// Listens to all that a node runs, for the tokens of second rounds.
+/// Listens to all commands that a node runs, for the tokens of second rounds.
 struct Monitor {
     node: String,
     thread: JoinHandle<std::io::Result<HashSet<String>>>,
 }
 
-/// How the script of the second round begins.
+/// The begin of the script for the second round.
 const RAISE: &str = "if redis.call('get',KEYS[1])~=ARGV[1]";
 const END: &str = "that is all";
 
@@ -196,7 +197,7 @@ impl Monitor {
         let mut stream = TcpStream::connect(node)?;
         stream.write_all(b"MONITOR\r\n")?;
         let mut lines = BufReader::new(stream).lines();
-        // It listens once it has said so.
+        // The monitor listens once the node has answered.
         lines.next().ok_or("the node hung up")??;
         let thread = thread::spawn(move || {
             let mut raised = HashSet::new();
@@ -209,7 +210,7 @@ impl Monitor {
                 if words.next() == Some("EVAL")
                     && words.next().is_some_and(|script| script.starts_with(RAISE))
                 {
-                    // Behind the number of keys and two keys.
+                    // The token comes behind the number of keys and two keys.
                     raised.extend(words.nth(3).map(str::to_owned));
                 }
             }

@@ -1,4 +1,5 @@
-//! What the client costs on top of a driver in the smallest loop, one lock at a time: three, and the probe, take turns.
+//! The cost of the client on top of a driver in the smallest loop, one lock at a time. Three ways
+//! and the probe take turns.
 
 use redbolt::{Client, now};
 use redbolt_benches::looped::Looped;
@@ -18,7 +19,7 @@ struct All {
 
 type Slice = fn(&mut All) -> Anything<Times>;
 
-/// The first is what the others are compared with.
+/// The first way is the base for the others.
 const WAYS: [(&str, Slice); 4] = [
     ("a driver in a loop", All::looped),
     ("client", All::unlocked),
@@ -62,7 +63,8 @@ pub(crate) fn run(options: &Options) -> Anything {
     Ok(())
 }
 
-/// A slice of each way per round, another one first each time; a round before them warms up.
+/// Runs a slice of each way per round, and begins with another way each time; a round before them
+/// warms up.
 fn rounds(all: &mut All, count: usize) -> Anything<Vec<[Times; 4]>> {
     let mut rounds = Vec::with_capacity(count);
     for round in 0..=count {

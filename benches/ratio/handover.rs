@@ -1,9 +1,9 @@
-//! How fast a held lock goes from one client to the next: each client a thread with connections of
-//! its own, all wanting the same key again at once.
+//! How fast a held lock goes from one client to the next: each client is a thread with its own
+//! connections, and all want the same key again at once.
 //!
-//! Beside it what a lone client's acquisition takes, before and after on the same nodes, and what bare
-//! sockets take to pass a key round. With "one hung", a proxy stands before the last node and lets
-//! nothing through once all have connected.
+//! Beside it: the acquisition of a lone client, before and after on the same nodes, and the time
+//! that bare sockets take to pass a key round. With "one hung", a proxy stands before the last node
+//! and lets nothing through once all clients have connected.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -19,7 +19,7 @@ use crate::slices::percentile;
 use crate::{Anything, Options, TTL};
 use redbolt_benches::proxy::{Mode, Proxy};
 
-/// How long each row is measured; bare sockets for half as long.
+/// How long each row is measured; bare sockets run for half as long.
 const TIME: Duration = Duration::from_secs(4);
 
 pub(crate) const NODES: usize = 5;
@@ -32,12 +32,12 @@ const WAITS: [(&str, IdleStrategy); 2] = [
     ("spin 50 us, then park", IdleStrategy::SpinThenPark(Duration::from_micros(50))),
 ];
 
-/// Who takes turns with the lock.
+/// A client that takes turns with the lock.
 pub(crate) trait Contender: Send {
     fn lock(&mut self) -> Anything;
     fn unlock(&mut self) -> Anything;
 
-    /// Works for so long with the lock.
+    /// Works for this long with the lock.
     fn hold(&mut self, time: Duration) -> Anything {
         let begin = now();
         while begin.until(now()) < time {
@@ -50,27 +50,28 @@ pub(crate) trait Contender: Send {
 pub(crate) struct Redbolt {
     pub(crate) client: Client,
     pub(crate) guard: Option<Guard>,
-    /// It lets go by dropping the guard, and does not wait for the end of the release.
+    /// The client lets go by dropping the guard, and does not wait for the end of the release.
     pub(crate) drops: bool,
 }
 
-/// What the contenders share.
+/// The state that the contenders share.
 #[derive(Default)]
 struct Turns {
     is_over: AtomicBool,
-    /// When the last holder let go, in nanoseconds, and who that was, counted from one.
+    /// When the last holder let go, in nanoseconds; the next field is that holder, counted from
+    /// one.
     released_at: AtomicU64,
     holder: AtomicUsize,
     is_held: AtomicBool,
 }
 
-/// What contenders saw.
+/// The results of the contenders.
 pub(crate) struct Seen {
     /// The nanoseconds of each change of hands.
     pub(crate) times: Vec<u64>,
-    /// How many turns each of them had: also those that it took itself before the others knew.
+    /// How many turns each contender had, also those that it took again before the others knew.
     pub(crate) served: Vec<u64>,
-    /// All turns, also those of one who took the lock again before anybody else asked for it.
+    /// All turns, also those of a contender that took the lock again before any other asked for it.
     pub(crate) turns: u64,
 }
 
@@ -148,11 +149,11 @@ fn row(
     Ok(())
 }
 
-/// A script that hands a lock over runs one command itself, and these where the key was the holder's. One of them is a
-/// DEL, which nobody sends.
+/// A script that hands a lock over is one command, and runs these as well where the key was the
+/// holder's. One of them is a DEL, which no client sends by itself.
 const MORE_OF_A_SCRIPT: u64 = 3;
 
-/// What clients have sent to all nodes so far.
+/// How many commands clients have sent to all nodes so far.
 pub(crate) fn commands(setup: &Setup) -> Anything<u64> {
     let (mut run, mut by_scripts) = (0_u64, 0);
     for address in &setup.addresses {
@@ -183,7 +184,7 @@ impl Redbolt {
         Ok(Self { client, guard: None, drops: false })
     }
 
-    /// The nanoseconds of acquisitions that nobody contends.
+    /// The nanoseconds of acquisitions for which no other client contends.
     fn alone(&self) -> Anything<Vec<u64>> {
         let mut times = Vec::new();
         for _ in 0..ALONE {
@@ -225,7 +226,7 @@ impl Contender for Box<dyn Contender> {
     }
 }
 
-/// All hand-overs among the contenders within `time`. What their ends write is no part of it.
+/// All hand-overs among the contenders within `time`, without the commands that their ends write.
 pub(crate) fn contend(
     contenders: &mut [impl Contender],
     time: Duration,
@@ -258,8 +259,8 @@ pub(crate) fn contend(
     Ok(seen)
 }
 
-/// Takes turns until it is over: the time of each change of hands, and how many turns there were;
-/// `None` if a call failed.
+/// Takes turns until the time is over. Returns the time of each change of hands, and how many turns
+/// there were; `None` if a call failed.
 fn take_turns(
     contender: &mut impl Contender,
     me: usize,

@@ -34,7 +34,7 @@ pub(crate) fn run(options: &Options) -> Anything {
     Ok(save(&dir.join("latency.svg"), "", &[plot])?)
 }
 
-/// From one node to as many as a client may have.
+/// From one node to the most that a client may have.
 pub(crate) fn by_nodes(options: &Options) -> Anything {
     println!("{HEAD}");
     for count in [1, 3, 5, 7, 9, 15, 31] {

@@ -1,6 +1,6 @@
-//! Locks that linger: what it takes a `Client` to take one again, and what it takes another client to
-//! get one, beside the same for a lock that is free. Of the other clients one lets its locks linger too,
-//! and one does not.
+//! Locks that linger: how long a `Client` needs to take one again, and how long another client
+//! needs to get one. The same times for a free lock stand beside them. One of the other clients
+//! lets its locks linger too, and one does not.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use redbolt_benches::proxy::delayed;
 
 const NODES: usize = 5;
 
-/// Locks that are taken again, in rounds of as many as one SET is good for.
+/// How many locks the client takes again, in rounds of as many as one SET serves.
 const RETAKEN: usize = 20_000;
 
-/// Locks that another client takes, by turns free and lingering.
+/// How many locks another client takes, by turns free and lingering.
 const TAKEN: usize = 200;
 
-/// Round trips that are added to those of loopback, in milliseconds.
+/// The delay added to the round trips of loopback, in milliseconds.
 const ADDED: [u64; 3] = [0, 1, 10];
 
 pub(crate) fn run(_: &Options) -> Anything {
@@ -44,12 +44,13 @@ pub(crate) fn run(_: &Options) -> Anything {
     Ok(())
 }
 
-/// With time for a machine that is slow.
+/// Options with time for a slow machine.
 fn options() -> LockOptions {
     LockOptions::new(TTL).linger(TTL)
 }
 
-/// From the call to the lease; the first of a round, which needs the nodes, is not counted.
+/// The time from the call to the lease. The first of a round, which needs the nodes, does not
+/// count.
 fn retaken(config: Config) -> Anything<Vec<u64>> {
     let shared = Client::connect(config)?;
     let mut times = Vec::new();

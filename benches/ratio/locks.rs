@@ -32,8 +32,8 @@ fn compare(
 ) -> Anything<[[f64; 3]; 2]> {
     let mut bench = Bench::new(both(&setup.addresses, wait)?, CYCLES);
     let key = bench.keys.next();
-    // Both hold a key while they measure, each its own.
-    // Another client holds it: this one would know without asking.
+    // The key of each is held while it measures. Another client holds Redbolt's, because the
+    // measured client would know of its own lock without asking.
     let (other, _) = both(&setup.addresses, wait)?;
     let mut guard = other.try_lock(key, TTL * 3).wait()?;
     let set = bench.commands.only_set();

@@ -33,13 +33,13 @@ use std::time::Duration;
 
 pub(crate) type Anything<T = ()> = Result<T, Box<dyn Error>>;
 
-/// Nothing that is measured ends by time.
+/// No measured lock ends by time.
 pub(crate) const TTL: Duration = Duration::from_secs(10);
 
-/// What the command line says.
+/// The options of the command line.
 pub(crate) struct Options {
     pub(crate) slices: usize,
-    /// Where plots are written.
+    /// The directory for the plots.
     pub(crate) plots: Option<PathBuf>,
 }
 

@@ -33,7 +33,7 @@ pub(crate) fn run(options: &Options) -> Anything {
         let (_proxies, addresses) = delayed(&setup.addresses, network.map(Duration::from_micros))?;
         let config = config(&addresses, IdleStrategy::Park)?;
         let third = network[2];
-        // A second or so for each client.
+        // Each client runs for about a second.
         let cycles = usize::try_from(20_000 / (third + 500)).unwrap_or(1).clamp(1, 20);
         let slices = if third > 10_000 { options.slices / 4 } else { options.slices };
         let mut bench =

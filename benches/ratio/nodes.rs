@@ -1,4 +1,4 @@
-//! The nodes to measure on: named ones, or nodes in this process.
+//! The nodes of the measurements: named ones, or nodes in this process.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use redbolt_benches::probe::Probe;
 pub(crate) struct Setup {
     /// `host:port`, or `unix://` and a path.
     pub(crate) addresses: Vec<String>,
-    /// Lives as long as it is measured.
+    /// Lives as long as the measurement.
     _embedded: Option<Nodes>,
 }
 
 impl Setup {
-    /// The first `count` nodes; none if fewer are named.
+    /// The first `count` nodes; `None` if fewer are named.
     pub(crate) fn new(count: usize) -> Anything<Option<Self>> {
         let (list, embedded) = match std::env::var("REDBOLT_NODES") {
             Ok(list) => (list.split(',').map(str::to_owned).collect(), None),
@@ -37,10 +37,11 @@ impl Setup {
     }
 }
 
-/// Redbolt's configuration for `addresses`. The guard is off: what is measured has no lock to lose.
+/// Redbolt's configuration for `addresses`. The guard is off, because the measured clients have no
+/// lock to lose.
 pub(crate) fn config(addresses: &[String], wait: IdleStrategy) -> Anything<Config> {
     let config = Config::new(addresses)?.restart_guard(RestartGuard::Off).idle_strategy(wait);
-    // Where servers and clients share processors, a server may wait for its turn for some time.
+    // Where servers and clients share processors, a server may wait some time for its turn.
     Ok(config.node_timeout(Duration::from_millis(500)))
 }
 
@@ -56,7 +57,7 @@ pub(crate) fn probe(addresses: &[String], wait: IdleStrategy) -> Anything<Probe>
     Ok(Probe::connect(&addresses, wait)?)
 }
 
-/// The ways to wait that latency is measured with.
+/// The ways to wait for which the bench measures latency.
 pub(crate) const ALL_WAITS: [(&str, IdleStrategy); 3] = [
     ("park", IdleStrategy::Park),
     ("spin", IdleStrategy::Spin),
@@ -71,7 +72,7 @@ pub(crate) struct Keys(u64);
 
 impl Keys {
     pub(crate) fn new() -> Self {
-        // Another run's last keys may still be there.
+        // The last keys of another run may still be there.
         Self(redbolt::now().as_nanos() / 1_000_000)
     }
 

@@ -1,7 +1,7 @@
-//! How soon a lock is held by the way in which the loop looks for answers, all ways in turns, against the
-//! probe that spins.
+//! How soon a lock is held, by the way in which the loop looks for answers. All ways take turns,
+//! beside the probe that spins.
 //!
-//! Each loop writes a lock with `flush` where it is submitted, as a loop does that wants it soon; one
+//! Each loop writes a lock with `flush` where it submits it, as a loop in a hurry does; one loop
 //! leaves that to its next pass.
 
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::{Anything, Options, TTL};
 
 const NODES: usize = 3;
 
-/// How long nodes may take, to connect or to answer.
+/// How long nodes may take to connect or to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(crate) fn run(options: &Options) -> Anything {
@@ -27,7 +27,7 @@ pub(crate) fn run(options: &Options) -> Anything {
     };
     let mut keys = Keys::new();
     let mut ways = ways(&setup.addresses)?;
-    // For each way the figures of its slices.
+    // The figures of the slices, for each way.
     let mut slices: Vec<Vec<[f64; 2]>> = vec![Vec::new(); ways.len()];
     for slice in 0..=options.slices {
         for turn in 0..ways.len() {
@@ -39,7 +39,7 @@ pub(crate) fn run(options: &Options) -> Anything {
             let times = (0..CYCLES).map(|_| way.cycle(&keys.next()));
             let times = times.collect::<Anything<Vec<u64>>>();
             let times = times.map_err(|why| format!("{name}: {why}"))?;
-            // The first one warms up.
+            // The first slice warms up.
             if slice > 0 {
                 figures.push([percentile(&times, 0.5), percentile(&times, 0.99)]);
             }
@@ -61,7 +61,7 @@ pub(crate) fn run(options: &Options) -> Anything {
     Ok(())
 }
 
-/// A way to look for answers, in its name.
+/// A way to look for answers, and its name.
 type Named = (&'static str, Box<dyn Way>);
 
 trait Way {
@@ -69,10 +69,11 @@ trait Way {
     fn cycle(&mut self, key: &[u8]) -> Anything<u64>;
 }
 
-/// The probe first.
+/// The ways, with the probe first.
 fn ways(addresses: &[String]) -> Anything<Vec<Named>> {
     let spin = IdleStrategy::Spin;
-    // An answer that is late, as other work keeps a server from its processor, counts as long and fails nothing.
+    // An answer is late where other work keeps a server from its processor: it counts as long, and
+    // fails nothing.
     let of = |wait| -> Anything<Config> { Ok(config(addresses, wait)?.node_timeout(PATIENCE)) };
     let standalone = || -> Anything<Driver> { Ok(Driver::standalone(of(spin)?)?) };
     let probe = Probing { probe: probe(addresses, spin)?, commands: Commands::new() };
@@ -117,8 +118,8 @@ fn ways(addresses: &[String]) -> Anything<Vec<Named>> {
     Ok(ways)
 }
 
-/// A pass that drives where the driver's descriptor is readable or its time has come: one `epoll_wait` for it
-/// and a socket of the loop's own.
+/// A pass that drives where the driver's descriptor is readable or its time has come. It makes one
+/// `epoll_wait` for that descriptor and a socket of the loop's own.
 #[cfg(target_os = "linux")]
 fn nested(driver: &Driver) -> Anything<impl FnMut(&mut Driver) -> Anything + use<>> {
     use rustix::buffer::spare_capacity;
@@ -171,7 +172,7 @@ impl Way for Client {
 /// A driver in a loop that never sleeps.
 struct Looping<P> {
     driver: Driver,
-    /// Whether what is submitted is written at once.
+    /// Whether the loop writes each submitted lock at once.
     flushes: bool,
     pass: P,
 }

@@ -1,5 +1,5 @@
-//! How long a key is free between the turns of several calls of one driver, all wanting it again at
-//! once: from the holder's release to the completion of the next call.
+//! How long a key is free between the turns of several calls of one driver, which all want it again
+//! at once. The time runs from the holder's release to the completion of the next call.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ const TIME: Duration = Duration::from_secs(2);
 
 const HOLD: Duration = Duration::from_micros(100);
 
-/// Where nobody has had the lock for so long, the row has failed.
+/// The row has failed if no call gets the lock for this long.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(crate) fn run(_: &Options) -> Anything {
@@ -80,7 +80,7 @@ fn gaps(config: Config, calls: usize) -> Anything<Vec<u64>> {
             free_since = now();
             held = None;
             driver.drive();
-            // Queues behind the others.
+            // The new call queues behind the others.
             driver.lock(&key, acquire())?;
             driver.drive();
         }

@@ -1,4 +1,4 @@
-//! Alternating slices of two clients, and what is made of them.
+//! Alternating slices of two clients, and the figures that are made of them.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub(crate) struct Pair<S> {
     pub(crate) ours: S,
 }
 
-/// Runs one slice of each to warm up, then `count` of each, their order swapped each time.
+/// Runs one slice of each to warm up, then `count` of each, and swaps their order each time.
 pub(crate) fn alternate<S, C>(
     count: usize,
     context: &mut C,
@@ -62,7 +62,7 @@ pub(crate) struct Times {
     pub(crate) release: Vec<u64>,
 }
 
-/// What slices of latency are made with.
+/// The tools for slices of latency.
 pub(crate) struct Bench {
     pub(crate) client: Client,
     pub(crate) probe: Probe,
@@ -76,7 +76,8 @@ impl Bench {
         Self { client, probe, keys: Keys::new(), commands: Commands::new(), cycles }
     }
 
-    /// One slice of Redbolt: the call of `try_lock` to its return, and `unlock` likewise.
+    /// One slice of Redbolt: each time runs from the call of `try_lock` to its return, and likewise
+    /// for `unlock`.
     pub(crate) fn ours(&mut self) -> Anything<Times> {
         let mut times = Times::default();
         for _ in 0..self.cycles {

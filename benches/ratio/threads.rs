@@ -1,5 +1,5 @@
-//! Cycles per second of many threads on one `Client`, beside one thread whose driver has as many under way, and
-//! beside threads that do nothing but sleep and be woken as often.
+//! Cycles per second of many threads on one `Client`. Beside them: one thread whose driver has as
+//! many under way, and threads that only sleep and are woken as often.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -16,14 +16,14 @@ use crate::slices::{alternate, medians};
 use crate::throughput::window;
 use crate::{Anything, Options, TTL};
 
-/// Of one slice, over all threads.
+/// The cycles of one slice, over all threads.
 const CYCLES: usize = 12_800;
 
 struct Beside {
     looped: Looped,
     client: Client,
     callers: Callers,
-    /// How many there are.
+    /// How many callers there are.
     count: usize,
     /// Whether a caller waits for the end of its release.
     waits: bool,
@@ -33,7 +33,7 @@ struct Beside {
 #[derive(Clone, Copy)]
 enum Callers {
     Threads,
-    /// Of one thread.
+    /// The callers are tasks of one thread.
     Tasks,
 }
 
@@ -72,11 +72,11 @@ pub(crate) fn run(options: &Options) -> Anything {
 struct Slice {
     /// Cycles per second.
     rate: f64,
-    /// Of this process, all of its threads, per cycle.
+    /// Processor time of this process, with all of its threads, per cycle.
     cpu_micros: f64,
 }
 
-/// Times so many cycles.
+/// Measures this many cycles.
 fn slice(cycles: usize, run: impl FnOnce() -> Anything) -> Anything<Slice> {
     let (begin, cpu) = (now(), cpu_time());
     run()?;
@@ -148,7 +148,8 @@ fn tasks(client: &Client, keys: Vec<Vec<[u8; 22]>>, waits: bool) -> Anything<boo
     }))
 }
 
-/// As many threads that sleep as often: each asks one thread, which wakes all that have asked.
+/// As many threads that sleep as often: each asks one thread, which wakes all threads that have
+/// asked.
 fn sleeps(count: usize, waits: bool) -> Anything<Slice> {
     let each = CYCLES / count;
     let (asked, is_over) = (Mutex::new(Vec::<(Thread, usize)>::new()), AtomicBool::new(false));

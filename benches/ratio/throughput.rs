@@ -1,4 +1,4 @@
-//! Cycles a second with many locks under way at once.
+//! Cycles per second with many locks under way at once.
 
 use redbolt::driver::Outcome;
 use redbolt::now;
@@ -80,7 +80,7 @@ impl Windows {
     }
 }
 
-/// So many cycles of one thread, so many of them under way at once.
+/// This many cycles of one thread, with this many under way at once.
 pub(crate) fn window(
     looped: &mut Looped,
     keys: &mut Keys,

@@ -1,5 +1,6 @@
-//! Locks that are handed over beside locks that are released and waited for, by what is added to each round trip: each
-//! contender is a client of its own, holds the lock for 0.1 ms and wants it again at once.
+//! Locks that are handed over, beside locks that are released and waited for, by the delay that is
+//! added to each round trip. Each contender is a client of its own, holds the lock for 0.1 ms, and
+//! wants it again at once.
 
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use crate::{Anything, Options, TTL};
 use redbolt_benches::proxy::delayed;
 use redbolt_cli::plot::{Line, Plot, Scale, save};
 
-/// A loop of one's own around a [`Driver`]: no other thread has to wake up.
+/// A loop of its own around a [`Driver`]: no other thread has to wake up.
 struct Looping {
     poll: Poll,
     events: Events,
@@ -23,14 +24,14 @@ struct Looping {
     lease: Option<Lease>,
 }
 
-/// What a contender is.
+/// The kind of a contender.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// Sockets that hand the key round by the same script.
     Bare,
     /// A [`Client`] of its own.
     Client,
-    /// The same, whose guards are dropped.
+    /// A [`Client`] of its own that drops its guards.
     Dropping,
     Driver,
 }
@@ -46,7 +47,7 @@ const TRIPS: u32 = 200;
 /// How often the ways take turns.
 const SLICES: usize = 2;
 
-/// Whose line is in the plot.
+/// The number of clients whose line is in the plot.
 const PLOTTED: usize = 8;
 
 pub(crate) fn run(options: &Options) -> Anything {
@@ -63,7 +64,7 @@ pub(crate) fn run(options: &Options) -> Anything {
     for added in ADDED {
         let brief = Duration::from_micros(100);
         let time = TIME.max(Duration::from_millis(added) * TRIPS);
-        // Long enough for who has let go to be back.
+        // Long enough that the client which has let go is back.
         let long = Duration::from_millis(added) * 5 / 2;
         for (clients, hold) in [(2, brief), (2, long), (8, brief), (64, brief)] {
             if hold.is_zero() {
@@ -125,7 +126,7 @@ fn ways(clients: usize) -> [Way; 5] {
     })
 }
 
-/// One way of handing over, and what was seen of it.
+/// One way of handing over, and its results.
 struct Way {
     name: &'static str,
     in_row: u8,

@@ -1,6 +1,6 @@
-//! What the benches share: [`probe`] is the floor they measure against, [`looped`] a driver in the
-//! smallest loop, [`proxy`] makes nodes slow
-//! and faulty, [`rig`] drives an engine without sockets; [`picture`] draws what the README shows.
+//! The code that the benches share. [`probe`] is the floor against which they measure, and
+//! [`looped`] is a driver in the smallest loop. [`proxy`] makes nodes slow and faulty, and [`rig`]
+//! drives an engine without sockets. [`picture`] draws the README's picture.
 
 #![expect(
     missing_docs,

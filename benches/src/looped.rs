@@ -1,4 +1,5 @@
-//! A driver with a loop for one thread, as small as one can be: what a client costs on top is measured beside it.
+//! A driver with the smallest possible loop for one thread: the benches measure a client's extra
+//! cost beside it.
 
 use std::io;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use redbolt::{Config, IdleStrategy, Lease, LockOptions, Unlocked, now};
 
 type Anything<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// The driver, and the poll that its sockets are registered with.
+/// The driver, and the poll with which its sockets are registered.
 pub struct Looped {
     pub driver: Driver,
     poll: Poll,
@@ -61,7 +62,7 @@ impl Looped {
         Ok(())
     }
 
-    /// One attempt.
+    /// Makes one attempt.
     pub fn try_lock(
         &mut self,
         key: impl AsRef<[u8]>,

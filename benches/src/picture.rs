@@ -1,6 +1,7 @@
-//! The README's picture: each client at its best beside the others, drawn from the table in `PERF.md`.
+//! The README's picture: each client at its best beside the others, drawn from the table in
+//! `PERF.md`.
 //!
-//! Gray and two colours that read on light and dark pages.
+//! The picture uses gray and two colours that are readable on light and dark pages.
 
 use std::fmt::Write as _;
 
@@ -16,7 +17,7 @@ struct Panel {
     hint: &'static str,
     /// The column of the table.
     column: usize,
-    /// The lines across the bars, with their names. The first is where bars begin.
+    /// The lines across the bars, with their names. The bars begin at the first line.
     marks: &'static [(f64, &'static str)],
 }
 
@@ -50,12 +51,12 @@ const PANELS: [Panel; 4] = [
 
 const NAMES: f64 = 130.0;
 const PANEL: f64 = 180.0;
-/// From the first mark to the last.
+/// The distance from the first mark to the last.
 const BAR: f64 = 114.0;
 const LINE: f64 = 22.0;
 const TOP: f64 = 74.0;
 
-/// The picture as SVG; `None` where the page has no such table.
+/// The picture as SVG; `None` if the page has no such table.
 #[must_use]
 pub fn beside_others(page: &str) -> Option<String> {
     let rows: Vec<Row<'_>> = page.lines().filter_map(row).collect();
@@ -129,7 +130,7 @@ fn weight(row: &Row<'_>) -> &'static str {
     if row.client == "redbolt" { " font-weight=\"bold\"" } else { "" }
 }
 
-/// A line of the table of a client that is tuned.
+/// A line of the table for a tuned client.
 fn row(line: &str) -> Option<Row<'_>> {
     let cells: Vec<&str> = line.strip_prefix("| ")?.strip_suffix(" |")?.split(" | ").collect();
     match cells.as_slice() {

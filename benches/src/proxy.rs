@@ -1,8 +1,8 @@
 //! A proxy in user space in front of one node: it delays, hangs, refuses and flaps on demand.
 //!
-//! Each direction of a connection has a thread that reads and one that writes what is due, so what
-//! follows is not held up by what is delayed before it. It adds the wake-ups of two threads to each
-//! way, some tens of microseconds; whatever is compared over it goes over it on both sides.
+//! Each direction of a connection has a thread that reads and one that writes the bytes that are
+//! due. So a delayed chunk does not hold up the chunks behind it. The proxy adds the wake-ups of
+//! two threads to each way, some tens of microseconds; both sides of a comparison go through it.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -14,17 +14,17 @@ use std::time::Duration;
 
 use redbolt::{Instant, now};
 
-/// What the proxy does.
+/// The proxy's behaviour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     Pass,
-    /// This much is added to a round trip, half of it each way.
+    /// Adds this much to a round trip, half of it each way.
     Delay(Duration),
-    /// Connections stand and nothing goes through.
+    /// Connections stay open, and no byte goes through.
     Hang,
-    /// Connections are closed and new ones refused.
+    /// The proxy closes connections and refuses new ones.
     Refuse,
-    /// Refuses and passes by turns, 20 ms each.
+    /// The proxy refuses and passes by turns of 20 ms each.
     Flap,
 }
 
@@ -35,7 +35,7 @@ pub struct Proxy {
 
 struct Shared {
     node: String,
-    /// Nanoseconds one way.
+    /// The delay of one way, in nanoseconds.
     delay: AtomicU64,
     is_hung: AtomicBool,
     is_refusing: AtomicBool,
@@ -77,7 +77,8 @@ impl Proxy {
     }
 }
 
-/// A proxy in front of each node, which adds this much to its round trips; and their addresses.
+/// A proxy in front of each node that adds this much to its round trips, and the proxies'
+/// addresses.
 pub fn delayed(
     nodes: &[String],
     added: impl IntoIterator<Item = Duration>,
@@ -119,7 +120,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Carries one direction.
+    /// Carries one direction of a connection.
     fn carry(self: &Arc<Self>, mut from: TcpStream, to: TcpStream) {
         let (sender, chunks) = channel();
         let shared = Arc::clone(self);
@@ -153,13 +154,14 @@ impl Shared {
 
 const POLL: Duration = Duration::from_millis(1);
 
-/// How long a refusing or passing turn of a flapping node is.
+/// The length of a flapping node's refusing or passing turn, in milliseconds.
 const TURN: u128 = 20;
 
 /// How much later than asked a sleep may end.
 const SLEEP_SLACK: Duration = Duration::from_micros(120);
 
-/// Sleeps; or only yields where a sleep would end much too late, which costs others processor time.
+/// Sleeps, or only yields where a sleep would end much too late. Yielding costs other threads
+/// processor time.
 fn wait_until(due: Instant) {
     let left = now().until(due);
     if left > SLEEP_SLACK {
@@ -187,7 +189,7 @@ fn accept(shared: &Arc<Shared>, listener: TcpListener, address: SocketAddr) {
             }
         }
         while let Some(Ok((client, _))) = listener.as_ref().map(TcpListener::accept) {
-            // A node that cannot be reached closes what was accepted.
+            // If the proxy cannot reach the node, it closes the accepted connection.
             let _ = shared.connect(client);
         }
         thread::sleep(POLL);

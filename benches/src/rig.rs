@@ -1,4 +1,4 @@
-//! An engine without sockets, and nodes that answer as they are told to.
+//! An engine without sockets, and nodes that answer as the caller tells them.
 
 use std::error::Error;
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub struct Rig {
 }
 
 impl Rig {
-    /// An engine over `count` nodes that are all admitted.
+    /// An engine over `count` nodes, all of them admitted.
     pub fn new(count: usize, in_flight_max: usize) -> Result<Self, Box<dyn Error>> {
         let config = Config::new((1..=count).map(|port| format!("n:{port}")))?
             .restart_guard(RestartGuard::Off)
@@ -34,7 +34,7 @@ impl Rig {
         Ok(rig)
     }
 
-    /// The node's connection is open, and it says who it is.
+    /// The node's connection is open, and the node sends its greeting.
     pub fn greet(&mut self, node: NodeId) {
         self.engine.handle_connected(node, self.now);
         let len = self.engine.output(node).len();
@@ -43,7 +43,7 @@ impl Rig {
         let info = format!("run_id:{}\r\nuptime_in_seconds:9999", node.index());
         let info = format!("${}\r\n{info}\r\n", info.len()).repeat(4);
         self.engine.handle_bytes(node, format!("{hello}{info}").as_bytes(), self.now);
-        // It subscribes to its channel then, whose name comes last.
+        // The engine then subscribes to its channel, whose name comes last.
         let asked = self.engine.output(node);
         let name = asked.rsplit(|&byte| byte == b'\n').nth(1).unwrap_or_default();
         let confirmed = [b">3\r\n+subscribe\r\n+", name, b"\n:1\r\n"].concat();
@@ -51,12 +51,12 @@ impl Rig {
         self.engine.handle_bytes(node, &confirmed, self.now);
     }
 
-    /// Takes the output as a socket would.
+    /// Takes the output like a socket.
     pub fn send(&mut self) {
         self.send_part(|len| len);
     }
 
-    /// Takes so much of the output of each node as `takes` says of its length.
+    /// Takes as much of each node's output as `takes` returns for its length.
     fn send_part(&mut self, takes: impl Fn(usize) -> usize) {
         let all = self.engine.nodes_with_output();
         self.engine.drain_output(all, |_, bytes| takes(bytes.len()));
@@ -81,7 +81,7 @@ impl Rig {
         self.end()
     }
 
-    /// As [`cycle`](Self::cycle), with sockets that take less and answers that come in parts.
+    /// Like [`cycle`](Self::cycle), with sockets that take less and answers that come in parts.
     pub fn cycle_in_parts(
         &mut self,
         takes: impl Fn(usize) -> usize,
@@ -126,7 +126,7 @@ impl Rig {
     pub fn next_key(&mut self) -> [u8; 22] {
         self.key += 1;
         let mut key = *b"bench:fresh-key:......";
-        // Any bytes make a key; these cost next to nothing.
+        // Any bytes make a key; these cost almost nothing.
         if let (Some(place), Some(count)) =
             (key.last_chunk_mut::<6>(), self.key.to_le_bytes().first_chunk())
         {

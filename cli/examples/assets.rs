@@ -1,8 +1,8 @@
 //! Writes the man pages of the `redbolt` command, for packagers.
 //!
-//! `cargo run -p redbolt-cli --example assets -- DIR` leaves in DIR `man/redbolt.1` and a page for each
-//! command, `man/redbolt-run.1` and so on. They are made from the same command line as the binary, and are
-//! no part of it: it stays small.
+//! `cargo run -p redbolt-cli --example assets -- DIR` leaves in DIR `man/redbolt.1` and a page for
+//! each command, `man/redbolt-run.1` and so on. It makes them from the command line of the binary,
+//! and is not part of the binary, which stays small.
 
 use std::fs;
 use std::path::PathBuf;

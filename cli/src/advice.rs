@@ -1,4 +1,4 @@
-//! What is unsafe about a node, what is only worth knowing, and how to repair both.
+//! What makes a node unsafe, what is only worth knowing about it, and how to repair both.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::remedy::remedy;
 /// The name of a refused marker among the commands.
 const MARKER: &str = "SET redbolt:since:*";
 
-/// What the doctor says.
+/// The doctor's findings.
 #[derive(Debug, Default)]
 pub(crate) struct Advice {
     /// What was found on single nodes, each with its remedy.
@@ -22,7 +22,7 @@ pub(crate) struct Advice {
     pub(crate) checks: Vec<Check>,
 }
 
-/// What was found on one node.
+/// A finding about one node.
 #[derive(Debug)]
 pub(crate) struct Finding {
     pub(crate) node: String,
@@ -30,7 +30,7 @@ pub(crate) struct Finding {
     pub(crate) text: String,
 }
 
-/// Memory in use, in percent of the limit, from which on the doctor mentions it.
+/// The doctor mentions memory in use from this percentage of the limit on.
 const MEMORY_NOTED: u64 = 80;
 
 /// Judges the nodes, one by one and together.
@@ -80,7 +80,7 @@ fn judge_node(node: &Examined, clients: &Clients, advice: &mut Advice) {
     }
     if node.state != NodeState::Refused {
         judge.taking(clients);
-        // Of a user who takes no locks nothing else is missing.
+        // A user who takes no locks needs nothing else.
         if !node.is_denied("SET") {
             judge.releasing();
             judge.scripts();
@@ -135,7 +135,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Whether locks can be taken there.
+    /// Whether the user can take locks there.
     fn taking(&mut self, clients: &Clients) {
         match self.node.refusal("SET") {
             None => {}
@@ -159,7 +159,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Whether locks can be released there.
+    /// Whether the user can release locks there.
     fn releasing(&mut self) {
         if !self.node.can_release() {
             let remedy = remedy(Cause::NoDialect);
@@ -175,7 +175,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Whether locks with a fence can be taken there, and locks handed over.
+    /// Whether the user can take locks with a fence there, and whether locks can be handed over.
     fn scripts(&mut self) {
         if self.node.is_denied("EVAL") {
             self.note(
@@ -191,7 +191,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Whether waiters are woken, and locks can be looked up.
+    /// Whether releases wake waiters there, and whether locks can be looked up.
     fn waiting(&mut self) {
         let commands = ["GET", "PTTL", "PUBLISH"];
         let mut denied: Vec<&str> =
@@ -343,7 +343,7 @@ mod tests {
         assert!(advice.findings[0].text.contains("+config|get"), "{advice:?}");
     }
 
-    /// What is denied, and the words of the remedy.
+    /// The denied rights, and the words of the remedy.
     #[test]
     fn what_the_user_may_not_do_is_said_with_what_to_grant() {
         use Cause::{KeyDenied, NoPermission, OutOfMemory};

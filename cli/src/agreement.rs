@@ -1,5 +1,5 @@
-//! Whether all clients of the locks have the settings on which they must agree: what the doctor makes
-//! of the names that they have at the nodes.
+//! Whether all clients of the locks have the settings on which they must agree. The doctor reads
+//! the settings from the clients' names at the nodes.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use crate::holders::{client_json, named};
 use crate::inspect::{Clients, SeenClient, Unlisted};
 use crate::output::{add, ms};
 
-/// The most clients that are named one by one to people.
+/// The most clients that a report names to people one by one.
 pub(crate) const SHOWN_MAX: usize = 20;
 
-/// What the doctor knows of the other clients.
+/// The doctor's knowledge of the other clients.
 #[derive(Debug)]
 pub(crate) struct Agreed {
     pub(crate) check: Check,
@@ -40,19 +40,19 @@ struct Difference {
     ours: String,
 }
 
-/// Judges what the nodes list.
+/// Judges the lists of the nodes.
 pub(crate) fn judge(seen: Clients, nodes: &[Examined]) -> Agreed {
-    // Where every node keeps every write no restart forgets a lock, and the guard guards nothing.
+    // If every node keeps every write, no restart forgets a lock, and the guard guards nothing.
     let is_guarded = !nodes.iter().all(|node| node.was_asked() && node.may_forget().is_none());
     let mut differing: Vec<Differing> =
         seen.others.iter().filter_map(|client| compare(client, &seen.own, is_guarded)).collect();
-    // The worst first; a sort keeps the order of others.
+    // The worst first; a sort keeps the order of the others.
     differing.sort_by_key(|differing| differing.level != Level::Unsafe);
     let (level, text) = verdict(&seen, &differing);
     Agreed { check: Check { topic: "agreement", level, text }, differing, seen }
 }
 
-/// How a client differs; `None` if it does not, or says nothing.
+/// How a client differs; `None` if it does not differ, or does not tell its settings.
 fn compare(client: &SeenClient, own: &Agreement, is_guarded: bool) -> Option<Differing> {
     let theirs = client.name.agreement.as_ref()?;
     let mut settings = Vec::new();
@@ -66,13 +66,13 @@ fn compare(client: &SeenClient, own: &Agreement, is_guarded: bool) -> Option<Dif
         }
     };
     if theirs.prefix != own.prefix {
-        // Its locks are others, so nothing else needs to be the same.
+        // Its locks are different ones, so nothing else needs to be the same.
         let prefix = |agreement: &Agreement| prefix(agreement.prefix.as_deref());
         differ("prefix", false, prefix(theirs), prefix(own));
     } else {
         let (of, on) = (|count: u32| count.to_string(), |on| if on { "on" } else { "off" });
         differ("nodes", true, of(theirs.nodes), of(own.nodes));
-        // Any two majorities of the same nodes have one in common.
+        // Any two majorities of the same nodes have one node in common.
         differ("quorum", false, of(theirs.quorum), of(own.quorum));
         differ("max_ttl", is_guarded, exact(theirs.max_ttl), exact(own.max_ttl));
         let guard = |agreement: &Agreement| on(agreement.restart_guard).to_owned();
@@ -81,7 +81,7 @@ fn compare(client: &SeenClient, own: &Agreement, is_guarded: bool) -> Option<Dif
     (!settings.is_empty()).then(|| Differing { level, client: client.clone(), settings })
 }
 
-/// As the option is written: `30s`.
+/// In the form of the option: `30s`.
 fn exact(duration: Duration) -> String {
     humantime::format_duration(duration).to_string()
 }
@@ -146,7 +146,7 @@ fn verdict(seen: &Clients, differing: &[Differing]) -> (Level, String) {
     (if is_unsafe { Level::Unsafe } else { Level::Note }, text)
 }
 
-/// What follows from a difference, and what to do.
+/// The consequence of a difference, and the remedy.
 fn remedy(setting: &str) -> &'static str {
     match setting {
         "nodes" => {
@@ -179,7 +179,7 @@ fn left_out(seen: &Clients) -> String {
     texts.collect::<Vec<_>>().join(", ")
 }
 
-/// How many clients do not say their settings.
+/// How many clients do not tell their settings.
 fn silent(seen: &Clients) -> usize {
     seen.others.iter().filter(|client| client.name.agreement.is_none()).count()
 }

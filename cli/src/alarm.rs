@@ -37,7 +37,7 @@ impl Alarm {
     }
 }
 
-/// Other systems have no timer that can be polled.
+/// Other systems have no timer that a poll can watch.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 impl Alarm {
     pub(crate) fn new() -> io::Result<Self> {

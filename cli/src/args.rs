@@ -1,4 +1,4 @@
-//! The command line as a value: what clap parses, and the text of `--help`.
+//! The command line as a value: the options that clap parses, and the text of `--help`.
 
 use std::ffi::OsString;
 use std::num::{NonZeroU64, NonZeroUsize};
@@ -126,7 +126,7 @@ pub(crate) enum Command {
     Status(StatusArgs),
     /// List the locks on the nodes, with their holders
     Ls(LsArgs),
-    /// Watch the locks on a terminal, those that are held longest first
+    /// Watch the locks on a terminal, longest held first
     Top(TopArgs),
     /// Check that the nodes are fit for locks, and say how to repair them
     Doctor(DoctorArgs),
@@ -219,7 +219,7 @@ pub(crate) struct UnlockArgs {
     pub(crate) key: Name,
     #[command(flatten)]
     pub(crate) token: TokenArgs,
-    /// Take the lock from whoever holds it
+    /// Take the lock from whichever client holds it
     #[arg(long, conflicts_with_all = ["token", "token_file"])]
     pub(crate) force: bool,
     /// Do not ask
@@ -227,7 +227,7 @@ pub(crate) struct UnlockArgs {
     pub(crate) yes: bool,
 }
 
-/// The token of a lock, by one of three ways.
+/// The token of a lock, in one of three ways.
 #[derive(Debug, Args)]
 pub(crate) struct TokenArgs {
     /// The token that `redbolt lock` printed [env: REDBOLT_TOKEN]
@@ -260,7 +260,7 @@ pub(crate) struct LsArgs {
     /// The most locks to list
     #[arg(long, value_name = "N", default_value = "1000", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) limit: u32,
-    /// Show how long each lock has been held, those that are held longest first
+    /// Show how long each lock has been held, longest held first
     #[arg(short, long)]
     pub(crate) long: bool,
 }
@@ -320,13 +320,14 @@ pub(crate) struct RunArgs {
     /// Least time left of a lock for CMD to go on [default: a tenth of the TTL, at most 1s]
     #[arg(long, value_name = "D", value_parser = duration)]
     pub(crate) grace: Option<Duration>,
-    /// What the holder is called, 1 to 64 letters, digits and .-_+@/ [default: run/ and CMD's file]
+    /// Name of the holder, 1 to 64 letters, digits and .-_+@/ [default: run/ and CMD's file]
     #[arg(long, value_name = "WHO")]
     pub(crate) name: Option<String>,
-    /// The longest time to hold the locks: then CMD is ended as at a loss [default: no limit]
+    /// Longest time to hold the locks; then CMD is ended as if a lock were lost [default: no limit]
     #[arg(long, value_name = "D", value_parser = duration)]
     pub(crate) max_hold: Option<Duration>,
-    /// Take the lock, a single one, with a fence; CMD finds it in its environment as REDBOLT_FENCE
+    /// Take the lock with a fence, for a single KEY; CMD finds it in its environment as
+    /// REDBOLT_FENCE
     #[arg(long)]
     pub(crate) fence: bool,
     #[command(flatten)]
@@ -339,7 +340,7 @@ pub(crate) struct CommandArgs {
     /// A line for the shell ($SHELL, else /bin/sh) instead of CMD
     #[arg(short = 'c', long = "command", value_name = "LINE", conflicts_with = "command")]
     pub(crate) line: Option<OsString>,
-    /// CMD may become another user, as by sudo, although redbolt may then be unable to kill it
+    /// Let CMD become another user, for example by sudo; redbolt may then be unable to kill it
     #[arg(long)]
     pub(crate) allow_new_privileges: bool,
     /// The command and its arguments

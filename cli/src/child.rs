@@ -1,17 +1,17 @@
-//! The command under the lock: it runs in a process group of its own, and no process of that group
-//! outlives the process that started it, here called `run`, unless it may not be killed.
+//! The command under the lock. It runs in its own process group. No process of that group outlives
+//! the process that started it, here called `run`, unless `run` may not kill it.
 //!
 //! `run` starts its own binary a second time with [`HIDDEN`]. This process asks the kernel to kill
 //! it when `run` dies, waits until the watchdog knows it, takes the terminal if there is one, and
-//! becomes the command. What the command starts is a descendant of `run`, in whatever group, and is
-//! killed with it.
+//! becomes the command. Processes that the command starts are descendants of `run`, in whatever
+//! group, and `run` kills them with it.
 //!
 //! # Invariants
 //!
-//! - What could not be killed is reported, and nobody waits for it.
-//! - The group is killed only while its leader is not reaped, so its number belongs to no other
+//! - `run` reports a process that it could not kill, and does not wait for it.
+//! - `run` kills the group only while its leader is not reaped, so its number belongs to no other
 //!   group.
-//! - No command runs that the watchdog does not know of.
+//! - No command runs that the watchdog does not know.
 
 use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
@@ -47,14 +47,14 @@ pub(crate) struct Group {
     pid: Pid,
     watchdog: Watchdog,
     descendants: Descendants,
-    /// Whether the terminal was given to it.
+    /// Whether `run` gave the terminal to the command.
     has_terminal: bool,
 }
 
-/// What the command may become by a set-user-ID program or one with capabilities.
+/// The privileges that the command may gain by a set-user-ID program or one with capabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Privileges {
-    /// Nothing that `run` may not kill.
+    /// No privileges that would stop `run` from killing the process.
     Own,
     Any,
 }
@@ -67,12 +67,12 @@ pub(crate) enum Fate {
     Ended,
 }
 
-/// Whether a child was stopped since somebody last asked.
+/// Whether a child was stopped since the last look.
 #[derive(Debug, PartialEq, Eq)]
 enum Stopped {
     No,
     By(Option<i32>),
-    /// It has ended, and is not reaped yet: the kernel then says that there is no such child.
+    /// It has ended, and is not reaped yet: the kernel then reports that there is no such child.
     HasEnded,
 }
 
@@ -87,8 +87,8 @@ fn stopped_by(pid: Pid) -> io::Result<Stopped> {
 
 impl Group {
     /// Starts the command with these variables set, or unset. The watchdog kills the command at
-    /// `kill_at`. The command may become another user only by `privileges`. Only for the main thread: the kernel kills the command when the thread that started
-    /// it ends.
+    /// `kill_at`. The command may become another user only if `privileges` allow it. Call it only
+    /// on the main thread: the kernel kills the command when the thread that started it ends.
     pub(crate) fn start(
         command: &[OsString],
         variables: &[(&str, Option<OsString>)],
@@ -162,7 +162,7 @@ impl Group {
         self.pid.as_raw_nonzero().get()
     }
 
-    /// Sends a signal to the command and everything that it started in its group. Says if that fails.
+    /// Sends a signal to the command and its whole group. Tells the user if that fails.
     pub(crate) fn send(&self, signal: Signal) -> bool {
         let sent = self.signal(signal);
         if let Err(error) = &sent {
@@ -181,7 +181,7 @@ impl Group {
         }
     }
 
-    /// Kills the command and everything that it started. Gives what goes on.
+    /// Kills the command and all its descendants. Returns those that go on.
     pub(crate) fn kill(&mut self) -> Vec<Survivor> {
         let killed = self.signal(Signal::SIGKILL);
         let mut survivors = self.descendants.kill();
@@ -266,7 +266,7 @@ fn replace(
     die_with(parent)?;
     signals::await_one(Signal::SIGCONT)?;
     if terminal == "foreground" {
-        // Without this the kernel would stop this process, which is still in the background.
+        // Otherwise the kernel would stop this process, which is still in the background.
         signals::block(Signal::SIGTTOU)?;
         tcsetpgrp(io::stdin(), getpid())?;
     }
@@ -277,24 +277,24 @@ fn replace(
     Err(Command::new(command).args(args).exec())
 }
 
-/// Asks the kernel to kill this process when the one that started it dies.
+/// Asks the kernel to kill this process when its parent dies.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn die_with(parent: &OsStr) -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(KernelSignal::KILL))?;
     let is_parent = getppid().is_some_and(|pid| parent == &*pid.as_raw_nonzero().to_string());
-    // It may have died before this request.
+    // The parent may have died before this request.
     if is_parent { Ok(()) } else { Err(io::Error::other("redbolt has ended")) }
 }
 
-/// Other systems have no such request: there the watchdog alone kills the command.
+/// Other systems have no such request: there only the watchdog kills the command.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 fn die_with(parent: &OsStr) -> io::Result<()> {
     let is_parent = getppid().is_some_and(|pid| parent == &*pid.as_raw_nonzero().to_string());
     if is_parent { Ok(()) } else { Err(io::Error::other("redbolt has ended")) }
 }
 
-/// Asks the kernel that no program gives this process another user or more capabilities, unless `run` may
-/// kill any user's processes.
+/// Asks the kernel that no program gives this process another user or more capabilities. It is not
+/// needed if `run` may kill any user's processes.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn keep_privileges() -> io::Result<()> {
     use rustix::thread::{CapabilitySet, capabilities, set_no_new_privs};
@@ -304,14 +304,14 @@ fn keep_privileges() -> io::Result<()> {
     Ok(set_no_new_privs(true)?)
 }
 
-/// Other systems have no such request: there `run` says what it could not kill.
+/// Other systems have no such request: there `run` reports which processes it could not kill.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 fn keep_privileges() -> io::Result<()> {
     Ok(())
 }
 
-/// Whether `run` may give the terminal away: stdin is one, this process is in its foreground, and
-/// no neighbour in a pipeline would lose it.
+/// Whether `run` may give the terminal away: stdin is a terminal, this process is in its
+/// foreground, and no neighbour in a pipeline would lose it.
 fn may_give_terminal() -> bool {
     let stdin = io::stdin();
     stdin.is_terminal()
@@ -323,7 +323,7 @@ fn may_give_terminal() -> bool {
 mod tests {
     use super::*;
 
-    /// Between the two looks of `Group::look`.
+    /// The command ends between the two looks of `Group::look`.
     #[test]
     fn a_command_that_ends_while_it_is_looked_at_has_ended() {
         let mut child = Command::new("true").spawn().unwrap();

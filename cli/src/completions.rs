@@ -1,4 +1,4 @@
-//! `redbolt completions`: what the shell needs to complete the command line.
+//! `redbolt completions`: the script with which a shell completes the command line.
 
 use std::io::{self, Write as _};
 
@@ -14,7 +14,7 @@ pub(crate) fn run(args: &CompletionsArgs) -> Result<(), Failure> {
         Shell::Zsh => Known::Zsh,
         Shell::Fish => Known::Fish,
     };
-    // Into memory first: the generator panics if its reader has gone.
+    // Writes into memory first: the generator panics if its reader has gone.
     let mut text = Vec::new();
     generate(shell, &mut Cli::command(), "redbolt", &mut text);
     let mut out = io::stdout().lock();

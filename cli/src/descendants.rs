@@ -1,13 +1,13 @@
-//! [`Descendants`]: what a command started, also where it has left the command's session or process
-//! group.
+//! [`Descendants`]: the processes that a command started, even those that have left the command's
+//! session or process group.
 //!
-//! `run` is the subreaper of the command: the kernel makes it the parent of a process whose own parent
-//! ends. So whatever the command starts stays below `run`.
+//! `run` is the subreaper of the command: the kernel makes it the parent of a process whose own
+//! parent ends. So every process that the command starts stays below `run`.
 //!
 //! # Invariants
 //!
-//! - A process whose number has gone to another is not killed: the times of their starts differ.
-//! - A child that `run` had before the command is not touched, nor what that child starts.
+//! - A process that has got the number of another is not killed: the times of their starts differ.
+//! - `run` does not touch a child that it had before the command, nor that child's descendants.
 
 use std::io;
 
@@ -17,7 +17,7 @@ use rustix::process::Pid;
 pub(crate) struct Descendants {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     root: Option<crate::processes::Identity>,
-    /// Those that the last look has found.
+    /// The descendants that the last look found.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     members: std::collections::HashSet<crate::processes::Identity>,
     /// Children of the root that do not belong to the command.
@@ -64,20 +64,20 @@ mod linux {
     const ENDED: WaitPidFlag =
         WaitPidFlag::WEXITED.union(WaitPidFlag::WNOHANG).union(WaitPidFlag::WNOWAIT);
 
-    /// How long what was killed may take to end.
+    /// How long killed processes may take to end.
     const ENDING: Duration = Duration::from_secs(5);
 
-    /// How long to wait for that until the next look.
+    /// How long to wait for them until the next look.
     const ROUND: Duration = Duration::from_millis(50);
 
     impl Descendants {
-        /// Those that this process has from now on. It becomes their subreaper.
+        /// The descendants that this process gets from now on. It becomes their subreaper.
         pub(crate) fn adopt() -> io::Result<Self> {
             let own = getpid();
             set_child_subreaper(Some(own))?;
             let root = Process::read(own).map(|own| own.identity);
             let mut others = Vec::new();
-            // Mostly it has none, and then there is no need to look through all processes.
+            // Usually it has none, and then it need not look through all processes.
             if waitid(Id::All, ENDED) != Err(nix::Error::ECHILD) {
                 let children = processes::all().into_iter().filter(|it| it.parent == Some(own));
                 others.extend(children.map(|child| child.identity.0));
@@ -85,20 +85,22 @@ mod linux {
             Ok(Self { root, members: HashSet::new(), others })
         }
 
-        /// Those of the parent of this process; none if it has ended.
+        /// The descendants of this process's parent; none if it has ended.
         pub(crate) fn of_parent(parent: Pid, others: Vec<Pid>) -> Self {
             let root = Process::read(parent).map(|root| root.identity);
-            // Its number may belong to another process by now.
+            // The number may belong to another process by now.
             let root = root.filter(|_| getppid() == Some(parent));
             Self { root, members: HashSet::new(), others }
         }
 
-        /// Remembers those that are there: they are found again when they have lost their parent.
+        /// Remembers the present descendants: a later look finds them even when they have lost
+        /// their parent.
         pub(crate) fn remember(&mut self) {
             self.look();
         }
 
-        /// Reaps those that were left to this process, until a child has ended that others wait for.
+        /// Reaps the processes that were left to this one, until a child has ended for which others
+        /// wait.
         pub(crate) fn reap(&self, command: Pid) {
             while let Ok(WaitStatus::Exited(pid, _) | WaitStatus::Signaled(pid, ..)) =
                 waitid(Id::All, ENDED)
@@ -107,12 +109,12 @@ mod linux {
                 if pid == Some(command) || pid.is_none_or(|pid| self.others.contains(&pid)) {
                     return;
                 }
-                // It has ended, so this cannot fail.
+                // The process has ended, so this cannot fail.
                 let _ = waitpid(pid, WaitOptions::NOHANG);
             }
         }
 
-        /// Kills them and waits until they have ended. Gives those that go on.
+        /// Kills the descendants and waits until they have ended. Returns those that go on.
         pub(crate) fn kill(&mut self) -> Vec<Survivor> {
             let end = now() + ENDING;
             let mut is_quiet = false;
@@ -125,7 +127,7 @@ mod linux {
                         Err(error) => survivors.push(Survivor::new(process, error)),
                     }
                 }
-                // One look can miss a process that is handed from one parent to the next.
+                // One look can miss a process that passes from one parent to the next.
                 if is_quiet && dying.is_empty() {
                     return survivors;
                 }
@@ -140,7 +142,7 @@ mod linux {
             }
         }
 
-        /// Those that have not ended.
+        /// The descendants that have not ended.
         fn look(&mut self) -> Vec<Process> {
             let mut rest = processes::all();
             let root = self.root;
@@ -172,7 +174,7 @@ mod linux {
         }
     }
 
-    /// Whether a process has ended, at the latest at `until`.
+    /// Whether a process ends before `until`.
     fn ends_by(process: &OwnedFd, until: Instant) -> bool {
         let left = now().until(until).try_into().ok();
         poll(&mut [PollFd::new(process, PollFlags::IN)], left.as_ref()).is_ok_and(|ended| ended > 0)

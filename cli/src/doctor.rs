@@ -1,5 +1,5 @@
-//! `redbolt doctor`: asks each node how it is set up, and prints what [`advice`](crate::advice)
-//! makes of it.
+//! `redbolt doctor`: asks each node about its setup, and prints the findings of
+//! [`advice`](crate::advice).
 
 use std::net::IpAddr;
 use std::thread;
@@ -23,7 +23,7 @@ use crate::table::Table;
 use crate::terminal::wrap;
 use crate::{inspect, look, settings, terminal};
 
-/// The key whose permissions are checked if the user names none.
+/// The key whose permissions the doctor checks if the user names none.
 const KEY: &[u8] = b"redbolt:doctor";
 
 /// How many columns the word in front of a line takes.
@@ -61,7 +61,7 @@ pub(crate) fn run(global: &Global, args: &DoctorArgs) -> Result<(), Failure> {
     }
 }
 
-/// What one look at the nodes showed.
+/// The result of one look at the nodes.
 struct Found {
     nodes: Vec<Examined>,
     advice: Advice,
@@ -69,7 +69,7 @@ struct Found {
     agreed: Agreed,
 }
 
-/// Looks at the nodes as a client does that meets them for the first time.
+/// Looks at the nodes like a client that meets them for the first time.
 fn look(global: &Global, args: &DoctorArgs) -> Result<Found, Failure> {
     let (client, config) = look::patient_client(global)?;
     let clients = Clients {
@@ -150,7 +150,7 @@ fn is_local(endpoint: &Endpoint) -> bool {
     }
 }
 
-/// The wall clock, to compare servers with; no lock depends on it.
+/// The wall clock, for comparison with servers; no lock depends on it.
 fn wall_us() -> i64 {
     let time = clock_gettime(ClockId::Realtime);
     time.tv_sec.saturating_mul(1_000_000).saturating_add(time.tv_nsec / 1_000)
@@ -196,7 +196,7 @@ fn examined(report: &NodeReport, asked_us: i64) -> Examined {
     }
 }
 
-/// What the node failed to save last time.
+/// The part that the node failed to save last time.
 fn failed_save(report: &NodeReport) -> Option<&'static str> {
     let has_failed = |field| report.info(field).is_some_and(|status| status != "ok");
     if has_failed("aof_last_write_status") {
@@ -323,7 +323,7 @@ fn grouped<'a>(
     groups.into_iter().map(|(names, text)| (shown(names), text)).collect()
 }
 
-/// A clock's distance from this machine's: `+1.2 s`; within 50 ms it counts as the same.
+/// A clock's distance from this machine's: `+1.2 s`. Within 50 ms it counts as the same.
 fn offset(us: i64) -> String {
     let distance = Duration::from_micros(us.unsigned_abs());
     if distance < Duration::from_millis(50) {

@@ -1,4 +1,4 @@
-//! How a person writes a duration: `30s`, `250ms`, `1m30s`.
+//! Durations as a person writes them: `30s`, `250ms`, `1m30s`.
 
 use std::time::Duration;
 

@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //!
-//! - A term is a lock; the command runs under it as under that of `redbolt run`, and has ended before
-//!   this process campaigns again.
+//! - A term is a lock. The command runs under it as under a lock of `redbolt run`, and has ended
+//!   before this process campaigns again.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What the doctor judges: each node as it was found, and the clients as they are set up.
+//! The data that the doctor judges: each node as it was found, and the setup of the clients.
 
 use std::time::Duration;
 
@@ -20,7 +20,8 @@ pub(crate) struct Examined {
     pub(crate) append_only: Option<bool>,
     pub(crate) append_fsync: Option<String>,
     pub(crate) fsync_pauses: Option<bool>,
-    /// What the last write of the append-only file, or the last snapshot, failed at.
+    /// The part that the node failed to save at the last write of the append-only file, or at the
+    /// last snapshot.
     pub(crate) failed_save: Option<&'static str>,
     pub(crate) snapshots: bool,
     pub(crate) policy: Option<String>,
@@ -31,34 +32,34 @@ pub(crate) struct Examined {
     pub(crate) was_replica: bool,
     pub(crate) uptime: Option<Duration>,
     pub(crate) info_denied: bool,
-    /// Whether those who wait can be woken through it.
+    /// Whether releases can wake waiters through the node.
     pub(crate) direct_wake: bool,
     pub(crate) resp3: bool,
     pub(crate) dialect: Option<String>,
-    /// Commands that it refuses, and why.
+    /// Commands that the node refuses, and why.
     pub(crate) refused: Vec<(&'static str, Cause)>,
-    /// Whether it was reached with a user or a password.
+    /// Whether the client logged in to it with a user or a password.
     pub(crate) has_login: bool,
     /// Whether only this machine reaches it by its address.
     pub(crate) is_local: bool,
     pub(crate) round_trip: Option<Duration>,
-    /// How far its wall clock is ahead of ours.
+    /// How far its wall clock is ahead of this machine's, in microseconds.
     pub(crate) clock_us: Option<i64>,
 }
 
-/// How the clients of the locks are set up, as far as the options say.
+/// The setup of the clients of the locks, as far as the options tell it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clients {
     pub(crate) quorum: usize,
     pub(crate) guard_is_on: bool,
     pub(crate) max_ttl: Duration,
     pub(crate) max_clock_skew: Duration,
-    /// Whether the user named a lock whose key must be permitted.
+    /// Whether the user named a lock whose key the node must permit.
     pub(crate) has_key: bool,
 }
 
 impl Examined {
-    /// Whether it let us in and told what it is.
+    /// Whether the node let the doctor in and told what it is.
     pub(crate) const fn was_asked(&self) -> bool {
         self.is_reachable && self.server.is_some()
     }
@@ -67,7 +68,7 @@ impl Examined {
         self.refusal(command) == Some(Cause::NoPermission)
     }
 
-    /// Why it does not run a command.
+    /// Why the node does not run a command.
     pub(crate) fn refusal(&self, command: &str) -> Option<Cause> {
         self.refused.iter().find(|(name, _)| *name == command).map(|(_, cause)| *cause)
     }
@@ -89,7 +90,7 @@ impl Examined {
         !RELEASING.iter().all(is_refused)
     }
 
-    /// How it may forget locks in a restart; `None` if it keeps every write.
+    /// How the node may forget locks in a restart; `None` if it keeps every write.
     pub(crate) fn may_forget(&self) -> Option<&'static str> {
         match (self.append_only, self.append_fsync.as_deref()) {
             (None, _) => Some("does not say whether it keeps an append-only file (grant +info)"),

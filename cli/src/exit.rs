@@ -1,4 +1,4 @@
-//! How a command ends that could not do its work: an exit code, a kind, and one line for people.
+//! The end of a command that could not do its work: an exit code, a kind, and one line for people.
 
 use std::fmt::Display;
 use std::io;
@@ -27,9 +27,9 @@ pub(crate) const SYSTEM: u8 = 71;
 pub(crate) const TAKEN: u8 = 75;
 pub(crate) const NO_PERMISSION: u8 = 77;
 pub(crate) const UNSAFE: u8 = 78;
-/// What runs under a lock could not be killed. No code of sysexits.h says that.
+/// The command could not kill a process that runs under a lock. No code of sysexits.h fits.
 pub(crate) const NOT_KILLED: u8 = 79;
-/// As if ended by SIGPIPE: the reader of the output has gone.
+/// As if SIGPIPE had ended the command: the reader of the output has gone.
 const PIPE: u8 = 128 + 13;
 
 /// Why a command could not do its work.
@@ -50,9 +50,9 @@ pub(crate) struct NodeVote {
     pub(crate) node: String,
     /// `granted`, `denied`, `failed` or `unknown`.
     pub(crate) vote: &'static str,
-    /// A stable name, that of a [`Cause`] or [`GONE`].
+    /// A stable name: that of a [`Cause`], or [`GONE`].
     pub(crate) cause: &'static str,
-    /// The same for people.
+    /// The cause in words for people.
     pub(crate) text: &'static str,
 }
 
@@ -70,7 +70,8 @@ impl Failure {
         Self::new(128 + number, "interrupted", "")
     }
 
-    /// A benchmark had more failures than successes. Its report was printed: with `json` that says so.
+    /// A benchmark had more failures than successes. Its report is already printed: with `json` it
+    /// tells the failures.
     pub(crate) fn most_failed(last: &str, json: bool) -> Self {
         if json {
             return Self::code(NO_QUORUM);
@@ -88,7 +89,7 @@ impl Failure {
         ExitCode::from(self.code)
     }
 
-    /// Says why the command failed: one line on stderr, or one JSON object on stdout.
+    /// Reports why the command failed: one line on stderr, or one JSON object on stdout.
     pub(crate) fn report(&self, json: bool) {
         if self.kind.is_empty() {
             return;
@@ -106,14 +107,14 @@ impl Failure {
                     })
                 })
                 .collect();
-            // Nobody is left to hear that stdout is gone.
+            // Nobody is left to hear that stdout has gone.
             let _ = say(json!({"error": self.kind, "message": self.message, "nodes": nodes}));
         } else if !self.message.is_empty() {
             note(&self.message);
         }
     }
 
-    /// Adds what to do about it.
+    /// Adds the remedy.
     pub(crate) fn hint(mut self, hint: &str) -> Self {
         self.message.push_str("; ");
         self.message.push_str(hint);
@@ -131,7 +132,7 @@ impl Failure {
         self
     }
 
-    /// Adds why nodes did not take part, grouped by cause, and that it is a matter of rights if they
+    /// Adds why nodes did not take part, grouped by cause. Sets the code for missing rights if they
     /// alone left no quorum.
     pub(crate) fn away(mut self, nodes: &[NodeHealth], quorum: usize) -> Self {
         self.add_causes(causes(nodes));
@@ -162,7 +163,8 @@ impl Failure {
         Self::counted(code, kind, what, "granted", HELD, ballot)
     }
 
-    /// As `ballot`; `did` says what the nodes that voted yes did, `denied` why others did not.
+    /// As `ballot`. `did` names the act of the nodes that voted yes, and `denied` why others did
+    /// not.
     fn counted(
         code: u8,
         kind: &'static str,
@@ -242,7 +244,7 @@ const fn kind_of(code: u8) -> &'static str {
     if code == NO_PERMISSION { "no_permission" } else { "no_quorum" }
 }
 
-/// Where to look when nodes are away.
+/// The place to look when nodes are away.
 pub(crate) const DOCTOR: &str = "redbolt doctor says what to do";
 
 /// Why nodes were not searched, grouped by cause.

@@ -1,4 +1,4 @@
-//! `redbolt extend`: gives a lock that is held a new TTL.
+//! `redbolt extend`: gives a held lock a new TTL.
 
 use redbolt::driver::Outcome;
 
@@ -21,7 +21,7 @@ pub(crate) fn run(global: &Global, args: &ExtendArgs) -> Result<(), Failure> {
     if let Err(error) = session.driver.detach(&lease) {
         note(format_args!("{error}: until it has, extend by no shorter TTL"));
     }
-    // The lock was held before and stays held: a lease that outlives its driver is not released.
+    // The lock was held before and stays held: nobody releases a lease that outlives its driver.
     session.close();
     result
 }

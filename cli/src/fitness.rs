@@ -49,7 +49,7 @@ const CLOCK_OFFSET_MAX: Duration = Duration::from_secs(1);
 /// The oldest version of each server that the tests run on.
 const TESTED: [(&str, u32, u32); 2] = [("redis", 7, 0), ("valkey", 8, 1)];
 
-/// Judges what no single node shows.
+/// Judges the facts that no single node shows.
 pub(crate) fn judge_set(nodes: &[Examined], clients: &Clients) -> Vec<Check> {
     let check = |topic, (level, text)| Check { topic, level, text };
     vec![

@@ -1,9 +1,10 @@
-//! `redbolt unlock --force`: takes a lock from whoever holds it, once a person has seen who that is.
+//! `redbolt unlock --force`: takes a lock from its holder, once a person has seen which client that
+//! is.
 //!
 //! # Contract
 //!
-//! - Only the token that was shown is deleted: a lock that has changed hands since stays.
-//! - Nothing is deleted without a yes, on a terminal or by `--yes`.
+//! - It deletes only the token that it has shown: a lock that has changed hands since stays.
+//! - It deletes nothing without a yes, on a terminal or by `--yes`.
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::time::Duration;
@@ -18,7 +19,7 @@ use crate::output::{note, say, short, shown};
 use crate::unlock::too_few;
 use crate::{clock, holders, inspect, look};
 
-/// How long a waiter may take to have a lock that was taken away, before it is looked for.
+/// How long a waiter may take to get a lock that was taken away, before the command looks for it.
 const MOMENT: Duration = Duration::from_millis(100);
 
 pub(crate) fn run(global: &Global, args: &UnlockArgs) -> Result<(), Failure> {
@@ -53,7 +54,7 @@ pub(crate) fn run(global: &Global, args: &UnlockArgs) -> Result<(), Failure> {
         say(json!({"key": key, "released": true, "holder": holders::json(holder)}))?;
         return Ok(());
     }
-    // Who waited for it has it in a moment.
+    // A client that waited for the lock has it in a moment.
     std::thread::sleep(MOMENT);
     let next = inspect::holder(&client, &args.key.0).ok().and_then(|seen| seen.holder);
     let next = next.map(|next| format!("; now it is held by {}", holders::words(&next)));
@@ -61,7 +62,7 @@ pub(crate) fn run(global: &Global, args: &UnlockArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Why there is nobody to take the lock from.
+/// The reason why no client holds the lock that the command could take.
 fn nobody(seen: &SeenLock, key: &str) -> Failure {
     match seen.verdict {
         Verdict::Free => Failure::new(LOST, "not_held", format!("{key} is free")),

@@ -1,4 +1,4 @@
-//! Who holds a lock, for people.
+//! The holder of a lock, for people.
 
 use std::time::{Duration, SystemTime};
 
@@ -17,7 +17,7 @@ pub(crate) fn words(holder: &Holder) -> String {
     named(client, holder.name(), holder.listed.as_ref().map(|listed| &*listed.address))
 }
 
-/// The same of any client.
+/// The same text for any client.
 pub(crate) fn named(client: ClientId, name: Option<&ClientName>, address: Option<&str>) -> String {
     let host = name.and_then(|name| name.host.as_ref());
     let known: Vec<String> = [
@@ -37,7 +37,8 @@ pub(crate) fn named(client: ClientId, name: Option<&ClientName>, address: Option
     }
 }
 
-/// For how long it has held the lock, by its wall clock and this machine's; `None` where it does not say.
+/// For how long it has held the lock, by its wall clock and this machine's; `None` if it does not
+/// tell.
 pub(crate) fn held_for(holder: &Holder) -> Option<Duration> {
     holder.by.since.map(|since| wall().duration_since(since).unwrap_or_default())
 }
@@ -60,7 +61,7 @@ pub(crate) fn json(holder: &Holder) -> Value {
     json
 }
 
-/// The same of the leader of an election.
+/// The object for the leader of an election.
 pub(crate) fn leader_json(holder: &Holder) -> Value {
     let by = &holder.by;
     let since = by.since.and_then(|since| since.duration_since(SystemTime::UNIX_EPOCH).ok());
@@ -93,9 +94,9 @@ fn name_json(name: Option<&ClientName>) -> Value {
     })
 }
 
-/// What a holder whose lock has just as many votes as it needs risks; `None` where it has more. `quorum`
-/// is that of this command, and `count` how many nodes there are: where every vote is needed anyhow
-/// this says nothing new.
+/// The risk of a holder whose lock has no more votes than it needs; `None` if it has more. `quorum`
+/// is this command's quorum, and `count` the number of nodes. If every vote is needed anyhow, this
+/// would tell nothing new.
 pub(crate) fn no_spare(holder: &Holder, quorum: u32, count: usize) -> Option<&'static str> {
     let has_spare = holder.by.votes > quorum || u32::try_from(count).is_ok_and(|all| all <= quorum);
     (!has_spare).then_some(NO_SPARE)
@@ -103,7 +104,7 @@ pub(crate) fn no_spare(holder: &Holder, quorum: u32, count: usize) -> Option<&'s
 
 const NO_SPARE: &str = "no vote to spare: one more node that fails or restarts ends it";
 
-/// Why no more than its client is known of a holder; `None` where more is.
+/// Why only the client of a holder is known; `None` if more is known.
 pub(crate) fn why_unknown(holder: &Holder) -> Option<&'static str> {
     let is_unknown = holder.by.client.is_some() && holder.name().is_none();
     is_unknown.then_some(

@@ -1,4 +1,4 @@
-//! Keys without a newline behind them, while a live view is shown.
+//! Keys that need no newline, while a live view is shown.
 
 use std::io;
 use std::sync::{Mutex, PoisonError};
@@ -7,10 +7,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::read;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 
-/// How the terminal was before; kept here so that a panic can give it back too.
+/// The previous state of the terminal; kept here so that a panic can restore it too.
 static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
-/// The keyboard of the terminal on stdin; the terminal is as before once it is dropped.
+/// The keyboard of the terminal on stdin; dropping it restores the terminal.
 #[derive(Debug)]
 pub(crate) struct Keyboard(());
 
@@ -27,7 +27,7 @@ impl Keyboard {
         Ok(keyboard)
     }
 
-    /// Whether q was typed, or nobody can type any more.
+    /// Whether somebody typed q, or nobody can type any more.
     pub(crate) fn has_quit(&self) -> io::Result<bool> {
         let stdin = io::stdin();
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -46,11 +46,11 @@ impl Drop for Keyboard {
     }
 }
 
-/// Sets the terminal as it was before, if a keyboard was opened.
+/// Restores the terminal, if a keyboard was opened.
 pub(crate) fn give_back() {
     let before = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(before) = before {
-        // The terminal may be gone; nothing is left to give back then.
+        // The terminal may be gone; then there is nothing to restore.
         let _ = tcsetattr(io::stdin(), OptionalActions::Now, &before);
     }
 }

@@ -1,4 +1,4 @@
-//! `redbolt leader`: who leads an election, and since when.
+//! `redbolt leader`: which client leads an election, and since when.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::{holders, inspect, look};
 
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// How long one wait for a change lasts, behind which signals are looked for.
+/// How long one wait for a change lasts; after it the command looks for signals.
 const STEP: Duration = Duration::from_millis(20);
 
 pub(crate) fn run(global: &Global, args: &LeaderArgs) -> Result<(), Failure> {
@@ -51,7 +51,7 @@ fn watch(global: &Global, args: &LeaderArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Who leads, as an object or in a sentence.
+/// The leader, as an object or in a sentence.
 fn told(name: &[u8], verdict: Verdict, leader: Option<&Holder>, json: bool) -> String {
     let name = shown(name);
     if json {

@@ -1,7 +1,8 @@
 //! `redbolt`: the command line of the Redlock client [Redbolt](https://docs.rs/redbolt).
 //!
-//! A library so that the example `assets` sees the same command line as the binary; it promises
-//! nothing to other programs. One file per command; `args` has their options, `exit` how they end.
+//! It is a library so that the example `assets` sees the same command line as the binary; it
+//! promises nothing to other programs. Each command has one file; `args` has their options, `exit`
+//! how they end.
 
 #![forbid(unsafe_code)]
 
@@ -138,7 +139,7 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
     }
 }
 
-/// The command line; `None` if it asked for help, which is then printed.
+/// The command line; `None` if the user asked for help, which is then printed.
 fn parse() -> Result<Option<Cli>, Failure> {
     let error = match Cli::try_parse() {
         Ok(cli) => return Ok(Some(cli)),

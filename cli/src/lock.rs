@@ -1,5 +1,5 @@
-//! `redbolt lock`, and what it shares with `extend` and `run`: its options, and printing the lock that
-//! is held.
+//! `redbolt lock`, and the parts that it shares with `extend` and `run`: its options, and printing
+//! the lock that is held.
 
 use std::time::Duration;
 
@@ -36,13 +36,13 @@ pub(crate) fn run(global: &Global, args: &LockArgs) -> Result<(), Failure> {
     result
 }
 
-/// What a lock is taken with.
+/// The options with which a lock is taken.
 pub(crate) const fn options(ttl: Duration, is_fenced: bool) -> LockOptions {
     let options = LockOptions::new(ttl);
     if is_fenced { options.fenced() } else { options }
 }
 
-/// Prints key, token, validity and votes, and the fence of a lock that was taken with one.
+/// Prints key, token, validity and votes, and the fence of a lock that was taken with a fence.
 pub(crate) fn announce(session: &Session, lease: &Lease, json: bool) -> Result<(), Failure> {
     let nodes = session.driver.nodes().len();
     let (key, validity) = (shown(lease.key()), lease.remaining());
@@ -68,7 +68,7 @@ pub(crate) fn announce(session: &Session, lease: &Lease, json: bool) -> Result<(
     Ok(())
 }
 
-/// Says why the command waits for a lock, while it does.
+/// Tells why the command waits for a lock, while it waits.
 pub(crate) fn waiting(session: &Session, key: &[u8], wait: Option<Duration>) -> Option<Waiting> {
     wait.map(|wait| Waiting::start(&session.config, key, wait))
 }

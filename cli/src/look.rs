@@ -1,4 +1,4 @@
-//! A client for the commands that look at nodes which may not be fit to lock on.
+//! A client for the commands that look at nodes, even if the nodes are not fit for locks.
 
 use std::thread;
 use std::time::Duration;
@@ -41,7 +41,8 @@ fn connected(
     Ok((client, config))
 }
 
-/// A client of these settings, once each node is connected, or known not to be, or has had its time.
+/// A client of these settings, once each node is connected, or known not to be, or has had its
+/// time.
 pub(crate) fn opened(config: Config) -> Result<Client, Failure> {
     settled(config, CONNECT_LIMIT, |_| false)
 }

@@ -14,7 +14,7 @@ use crate::output::{ms, note, say, short, shown};
 use crate::table::Table;
 use crate::{holders, look, terminal};
 
-/// What to do for a user who may not list locks.
+/// The remedy for a user who may not list locks.
 const LIST_RIGHTS: &str = "grant the user +scan +getrange +pttl";
 
 pub(crate) fn run(global: &Global, args: &LsArgs) -> Result<(), Failure> {
@@ -53,7 +53,7 @@ pub(crate) fn run(global: &Global, args: &LsArgs) -> Result<(), Failure> {
     }
     let left_out = left_out(&listing);
     if let Some(left_out) = &left_out {
-        // The doctor asks for what locks need, not for what a list needs.
+        // The doctor asks for the rights that locks need, not for those that a list needs.
         let is_denied = |node: &Searched| matches!(node.cause, Cause::None | Cause::NoPermission);
         let hint = if listing.nodes.iter().all(is_denied) { LIST_RIGHTS } else { DOCTOR };
         note(format_args!("not searched: {left_out}; {hint}"));
@@ -67,7 +67,7 @@ pub(crate) fn run(global: &Global, args: &LsArgs) -> Result<(), Failure> {
     if may_miss { Err(Failure::code(NO_QUORUM)) } else { Ok(()) }
 }
 
-/// What stands in front of every key on the nodes.
+/// The bytes in front of every key on the nodes.
 pub(crate) fn prefix(global: &Global) -> &[u8] {
     global.prefix.as_deref().map(OsStrExt::as_bytes).unwrap_or_default()
 }
@@ -77,7 +77,7 @@ pub(crate) fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// Whether a lock could be on nodes that were not searched alone.
+/// Whether a lock could be only on nodes that were not searched.
 pub(crate) fn may_miss(client: &Client, listing: &Listing) -> bool {
     let left_out = listing.nodes.iter().filter(|node| node.cause != Cause::None).count();
     u32::try_from(left_out).is_ok_and(|left_out| left_out >= client.quorum())
@@ -97,12 +97,12 @@ fn json(lock: &SeenLock) -> Value {
     })
 }
 
-/// For how long its holder has had it, as the holder says.
+/// For how long its holder has had it, according to the holder.
 pub(crate) fn held_for(lock: &SeenLock) -> Option<Duration> {
     holders::held_for(lock.holder.as_ref()?)
 }
 
-/// With what the holders say: `unknown` where one does not.
+/// The table with the holders' own times: `unknown` if a holder does not tell.
 pub(crate) fn long_table<'a>(locks: impl Iterator<Item = &'a SeenLock>) -> Table<5> {
     let mut table = Table::new(["lock", "held for", "state", "ends in", "holder"]);
     for lock in locks {
@@ -138,7 +138,7 @@ pub(crate) fn by(lock: &SeenLock) -> String {
     lock.holder.as_ref().map(holders::words).unwrap_or_default()
 }
 
-/// When the lock ends, or where nobody holds it the last of its keys; `None` for never.
+/// When the lock ends, or the last of its keys if nobody holds it; `None` for never.
 fn ends_in(lock: &SeenLock) -> Option<Duration> {
     if lock.verdict == Verdict::Held {
         return lock.holder.as_ref()?.by.ends_in;

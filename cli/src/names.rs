@@ -22,14 +22,14 @@ fn name_parser(
     }
 }
 
-/// How the key ends in which the holder of a lock says what it is called.
+/// The suffix of the key in which the holder of a lock writes its name.
 pub(crate) const CLAIM: &[u8] = b":elected";
 
-/// How the keys end that the nodes keep beside a lock, and what is in them.
+/// The suffixes of the keys that the nodes keep beside a lock, and their content.
 const BESIDE: [(&[u8], &str); 2] =
     [(b":fence", "the last fence of the lock"), (CLAIM, "the name of the holder of")];
 
-/// Whether the nodes keep something beside a lock in this key.
+/// Whether this key belongs to a lock and is not a lock itself.
 pub(crate) fn is_beside(key: &[u8]) -> bool {
     BESIDE.iter().any(|(suffix, _)| key.ends_with(suffix))
 }

@@ -1,4 +1,4 @@
-//! Everything that commands print: text or JSON to stdout, one line of error, numbers for people.
+//! All output of commands: text or JSON to stdout, one line of error, numbers for people.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -23,7 +23,7 @@ pub(crate) fn note(text: impl Display) {
     let _ = writeln!(io::stderr().lock(), "redbolt: {text}");
 }
 
-/// As [`note`], where a progress bar may stand.
+/// As [`note`], in a place where a progress bar may stand.
 pub(crate) fn note_between(text: impl Display) {
     if is_live(&io::stderr()) {
         let _ = write!(io::stderr().lock(), "\r\x1b[K");
@@ -31,7 +31,7 @@ pub(crate) fn note_between(text: impl Display) {
     note(text);
 }
 
-/// Prints notices of nodes on stderr while a command goes on.
+/// Prints notices about nodes on stderr while a command goes on.
 pub(crate) fn tell(notices: impl Iterator<Item = Notice>) {
     for notice in notices {
         note_between(told(&notice));
@@ -78,7 +78,7 @@ pub(crate) fn add(object: &mut Value, fields: Value) {
     }
 }
 
-/// Colours for a terminal; none elsewhere or if NO_COLOR is set.
+/// Colours for a terminal; none elsewhere, and none if NO_COLOR is set.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Paint {
     on: bool,

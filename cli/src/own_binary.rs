@@ -1,4 +1,4 @@
-//! This binary, started once more for what must be a process of its own.
+//! This binary, started once more for work that needs its own process.
 
 use std::ffi::OsString;
 use std::io;
@@ -7,7 +7,7 @@ use std::process::{Child, Command};
 
 use rustix::process::Pid;
 
-/// Starts it with `hidden` as its first argument, in a process group of its own.
+/// Starts it with `hidden` as its first argument, in its own process group.
 pub(crate) fn command(hidden: &str) -> io::Result<Command> {
     let mut command = Command::new(path()?);
     command.arg(hidden).process_group(0);
@@ -20,7 +20,7 @@ pub(crate) fn pid(child: &Child) -> io::Result<Pid> {
     pid.ok_or_else(|| io::Error::other("the process id is out of range"))
 }
 
-/// The path of this binary, also where its file was replaced meanwhile.
+/// The path of this binary, even if its file was replaced meanwhile.
 fn path() -> io::Result<OsString> {
     if cfg!(any(target_os = "linux", target_os = "android")) {
         return Ok("/proc/self/exe".into());

@@ -49,7 +49,7 @@ const COLORS: [RGBColor; 6] = [
     RGBColor(0x41, 0xae, 0x76),
     RGBColor(0x6a, 0x51, 0xa3),
 ];
-/// For text and axes: visible on white and on black.
+/// The colour of text and axes: visible on white and on black.
 const GRAY: RGBColor = RGBColor(0x77, 0x77, 0x77);
 const SIZE: (u32, u32) = (720, 400);
 /// Where the names of the lines begin.

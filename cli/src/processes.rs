@@ -8,19 +8,20 @@ use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_si
 
 use crate::output::shown;
 
-/// A number, and when its process started, in ticks of the kernel: a number is used again.
+/// A number, and when its process started, in ticks of the kernel: the kernel uses numbers again.
 pub(crate) type Identity = (Pid, u64);
 
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) identity: Identity,
     pub(crate) parent: Option<Pid>,
-    /// The file that it runs, or what it calls itself.
+    /// The file that it runs, or the name that it has chosen.
     pub(crate) name: String,
     pub(crate) has_ended: bool,
 }
 
-/// All of them; none where there is no `/proc`, or that of another namespace with other numbers.
+/// All processes; none without a `/proc`, or with that of another namespace, which has other
+/// numbers.
 pub(crate) fn all() -> Vec<Process> {
     let own = getpid().as_raw_nonzero().to_string();
     let is_ours = fs::read_link("/proc/self").is_ok_and(|pid| pid.as_os_str() == &*own);
@@ -49,7 +50,7 @@ impl Process {
         Some(Self { identity: (pid, start), parent: Pid::from_raw(parent), name, has_ended })
     }
 
-    /// Kills it. The handle can be read once it has ended.
+    /// Kills the process. The handle can be read once it has ended.
     pub(crate) fn kill(&self) -> Result<OwnedFd, Errno> {
         let (pid, _) = self.identity;
         let handle = pidfd_open(pid, PidfdFlags::empty())?;

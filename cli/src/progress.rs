@@ -62,7 +62,7 @@ impl Drop for Progress {
     }
 }
 
-/// The style of a template, which is one of those above.
+/// The style of a template, which is one of the two above.
 fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }

@@ -1,9 +1,9 @@
-//! What to do about a node that does not vote, by the cause.
+//! The remedy for a node that does not vote, by the cause.
 
 use redbolt::inspect::Notice;
 use redbolt::{Ballot, Cause, Vote};
 
-/// What a command says of a node while it goes on.
+/// A command's report about a node while the command goes on.
 pub(crate) fn told(notice: &Notice) -> String {
     if notice.is_well() {
         notice.to_string()
@@ -12,20 +12,20 @@ pub(crate) fn told(notice: &Notice) -> String {
     }
 }
 
-/// What to do where nodes did not vote because of the fence alone. Locks without one are not affected,
-/// and the doctor does not see all of it.
+/// The remedy if nodes did not vote only because of the fence. Locks without a fence are not
+/// affected, and the doctor does not see all of this.
 pub(crate) fn fence_remedy(ballot: &Ballot) -> Option<&'static str> {
     let has = |wanted: Cause| {
         let is_it =
             |vote| matches!(vote, Vote::Failed(cause) | Vote::Unknown(cause) if cause == wanted);
         ballot.votes().any(|(_, vote)| is_it(vote))
     };
-    // The last one passes by itself.
+    // The last cause passes by itself.
     let causes = [Cause::NoScripts, Cause::FenceCounter, Cause::ClockOff, Cause::FenceRefused];
     causes.into_iter().find(|cause| has(*cause)).map(remedy)
 }
 
-/// What to do about a node that does not vote.
+/// The remedy for a node that does not vote.
 #[expect(clippy::wildcard_enum_match_arm, reason = "the rest needs no remedy of its own")]
 pub(crate) fn remedy(cause: Cause) -> &'static str {
     match cause {

@@ -4,7 +4,7 @@
 //!
 //! - Several locks are taken in the order of their bytes. A waiter for one holds only smaller ones,
 //!   so waiters cannot deadlock.
-//! - The driver keeps the locks alive, also while `run` waits for the next one.
+//! - The driver keeps the locks alive, even while `run` waits for the next one.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<(), Failure> {
     }
     let name = args.name.clone().unwrap_or_else(|| work::name_of("run", &args.command));
     let mut session = work::session(global, "run", |config| config.client_name(name))?;
-    // The error of a single attempt already says everything.
+    // The error of a single attempt already tells everything.
     session.is_telling = args.wait.is_some();
     let is_quiet = args.conflict_exit_code == Some(0) && !global.json;
     let leases = take_all(&mut session, args, ttl, is_quiet);

@@ -29,10 +29,10 @@ use crate::signals::{ENDING, Signal, Signals, number};
 /// How long connecting may take before a command continues with the nodes that it has.
 pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(1);
 
-/// How long a client that ends waits for the answers to the releases it owes.
+/// How long a client that ends waits for the answers to the releases that it owes.
 pub(crate) const SHUTDOWN_LIMIT: Duration = Duration::from_secs(1);
 
-/// The wait between two attempts at a lock that is taken: this, and up to as much again.
+/// The wait between two attempts at a taken lock: this, and up to as much again at random.
 const RETRY_DELAY: Duration = Duration::from_millis(50);
 
 const NODE_TIMEOUT: Duration = Duration::from_millis(50);
@@ -41,7 +41,7 @@ pub(crate) struct Session {
     pub(crate) driver: Driver,
     pub(crate) quorum: usize,
     pub(crate) signals: Signals,
-    /// Whether notices of nodes are printed on stderr as they come.
+    /// Whether the session prints notices about nodes on stderr as they come.
     pub(crate) is_telling: bool,
     pub(crate) config: Config,
     node_timeout: Duration,
@@ -63,7 +63,7 @@ impl Session {
         Self::open_with(global, signals, |config| config)
     }
 
-    /// As [`open`](Self::open), with a change to what the options say.
+    /// As [`open`](Self::open), with a change to the options' configuration.
     pub(crate) fn open_with(
         global: &Global,
         signals: &[Signal],
@@ -147,8 +147,8 @@ impl Session {
         }
     }
 
-    /// Waits for the result of `op`. A signal, or the loss of a lock that is kept alive, cancels it
-    /// and deletes what it has written.
+    /// Waits for the result of `op`. A signal, or the loss of a lock that is kept alive, cancels
+    /// the operation and deletes the keys that it has written.
     pub(crate) fn finish(&mut self, op: OpId) -> Result<Outcome, Failure> {
         self.driver.flush();
         loop {
@@ -183,7 +183,7 @@ impl Session {
             let probe = self.driver.try_lock(key, acquire.clone());
             self.driver.cancel(probe?);
         }
-        // A result that is not taken would keep the loop from sleeping.
+        // An untaken result would keep the loop from sleeping.
         while self.driver.completion().is_some() {}
         self.wait_settled(CONNECT_LIMIT)?;
         let op = match wait.filter(|wait| !wait.is_zero()) {
@@ -229,7 +229,7 @@ impl Session {
         nodes.iter().filter(|node| node.state == NodeState::Admitted).count()
     }
 
-    /// Ends the session: releases what was dropped, and waits for outstanding answers.
+    /// Ends the session: releases the dropped leases, and waits for outstanding answers.
     pub(crate) fn close(&mut self) {
         if !std::mem::replace(&mut self.is_closed, true) {
             self.driver.shutdown(self.node_timeout);
@@ -251,7 +251,7 @@ pub(crate) fn node_timeout(global: &Global) -> Duration {
     global.node_timeout.unwrap_or(NODE_TIMEOUT)
 }
 
-/// Practically no time, for a call where zero means something else.
+/// Practically no time, for a call in which zero means something else.
 const MOMENT: Duration = Duration::from_millis(1);
 
 /// Whether the node is settled.

@@ -139,7 +139,7 @@ pub(crate) fn quorum(global: &Global, config: &Config) -> Result<usize, Failure>
     Ok(usize::try_from(votes).unwrap_or(usize::MAX))
 }
 
-/// Refuses what needs TLS.
+/// Refuses options that need TLS.
 #[cfg(not(feature = "tls"))]
 fn with_tls(global: &Global, config: Config) -> Result<Config, Failure> {
     let given = [

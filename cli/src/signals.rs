@@ -1,4 +1,4 @@
-//! Signals as values: blocked everywhere, except for one thread that waits for them.
+//! Signals as values: all threads block them, except one thread that waits for them.
 //!
 //! Children inherit the blocked set, so each child lifts it with [`unblock`].
 
@@ -27,7 +27,7 @@ impl Signals {
         let mut set = SigSet::empty();
         let ignored = ignored();
         for &signal in wanted {
-            // What the caller has chosen to ignore (nohup, a background job) stays ignored.
+            // Signals that the caller has chosen to ignore (nohup, a background job) stay ignored.
             if !is_in(ignored, signal) {
                 set.add(signal);
             }
@@ -61,7 +61,7 @@ pub(crate) fn number(signal: Signal) -> u8 {
     u8::try_from(signal as i32).unwrap_or(0)
 }
 
-/// Blocks `signal` in this thread and those it starts.
+/// Blocks `signal` in this thread and the threads that it starts.
 pub(crate) fn block(signal: Signal) -> io::Result<()> {
     let mut set = SigSet::empty();
     set.add(signal);

@@ -1,4 +1,4 @@
-//! Where settings come from: an option, else a variable, else the file, else the default.
+//! The sources of settings: an option, else a variable, else the file, else the default.
 //!
 //! One name makes all three: `max-ttl` in the file is `--max-ttl` on the command line and
 //! `REDBOLT_MAX_TTL` in the environment.
@@ -19,19 +19,19 @@ use crate::exit::Failure;
 /// The variable that names the file.
 const FILE_VARIABLE: &str = "REDBOLT_CONFIG";
 
-/// What can be set in all three ways.
+/// A setting that can be given in all three ways.
 pub(crate) struct Setting {
     pub(crate) name: &'static str,
     /// In words of the documentation; empty if there is none.
     pub(crate) default: &'static str,
-    /// A path, which in the file counts from the file's directory.
+    /// Whether it is a path; a path in the file counts from the file's directory.
     is_path: bool,
     /// The value in force, without a password; `None` for the default.
     pub(crate) get: fn(&Global) -> Option<String>,
     put: fn(&mut Global, String) -> Result<(), String>,
 }
 
-/// Where a value came from.
+/// The source of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     Flag,
@@ -40,7 +40,7 @@ pub(crate) enum Source {
     Default,
 }
 
-/// The file that was read, and for each of [`SETTINGS`] where its value came from.
+/// The file that was read, and the source of the value of each of [`SETTINGS`].
 #[derive(Debug, Default)]
 pub(crate) struct Origins {
     pub(crate) file: Option<PathBuf>,
@@ -123,7 +123,7 @@ fn shown_path(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// Gives `global` what the environment and the file say of the settings that no option has.
+/// Fills the settings of `global` that no option has from the environment and the file.
 pub(crate) fn fill(global: &mut Global) -> Result<Origins, Failure> {
     if global.nodes.as_deref().is_some_and(|nodes| nodes.split(',').any(has_password)) {
         return Err(Failure::usage(
@@ -158,7 +158,7 @@ pub(crate) fn fill(global: &mut Global) -> Result<Origins, Failure> {
     Ok(Origins { file, sources })
 }
 
-/// What a variable holds; an empty one counts as none.
+/// The value of a variable; an empty one counts as none.
 fn text_of(variable: &str) -> Result<Option<String>, Failure> {
     match env::var(variable) {
         Ok(text) => Ok(Some(text).filter(|text| !text.is_empty())),
@@ -169,7 +169,7 @@ fn text_of(variable: &str) -> Result<Option<String>, Failure> {
     }
 }
 
-/// Takes a setting out of the file's table: where it stands, and its text.
+/// Takes a setting out of the file's table: its place, and its text.
 fn take(
     setting: &Setting,
     file: &Option<PathBuf>,
@@ -201,7 +201,7 @@ fn text(value: &Value) -> Option<String> {
     }
 }
 
-/// The file and what is in it. One that nobody named need not be there.
+/// The file and its content. A file that nobody named need not exist.
 fn read(global: &Global) -> Result<Option<(PathBuf, Table)>, Failure> {
     let named = global
         .config
@@ -226,8 +226,8 @@ fn read(global: &Global) -> Result<Option<(PathBuf, Table)>, Failure> {
     Ok(Some((file, table)))
 }
 
-/// Not in the working directory: a command that is run elsewhere would have other nodes, and so no lock in
-/// common with this one.
+/// The file is not in the working directory: a command that runs elsewhere would then have other
+/// nodes, and so no lock in common with this one.
 fn usual_file() -> Option<PathBuf> {
     let dir = |name| env::var_os(name).map(PathBuf::from).filter(|dir| dir.is_absolute());
     let config = dir("XDG_CONFIG_HOME").or_else(|| dir("HOME").map(|home| home.join(".config")))?;
@@ -239,7 +239,7 @@ fn has_password(address: &str) -> bool {
     login(address).is_some_and(|login| login.contains(':'))
 }
 
-/// What stands in front of the host.
+/// The part of an address in front of the host.
 fn login(address: &str) -> Option<&str> {
     let (login, _) = address.rsplit_once('@')?;
     Some(login.split_once("://").map_or(login, |(_, login)| login))

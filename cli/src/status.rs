@@ -1,4 +1,4 @@
-//! `redbolt status`: what each node holds for a key, and what that means.
+//! `redbolt status`: the value of a key on each node, and what that means.
 
 use redbolt::{Cause, Client};
 use serde_json::{Value, json};
@@ -27,12 +27,12 @@ pub(crate) fn run(global: &Global, args: &StatusArgs) -> Result<(), Failure> {
     Err(Failure::code(code_without_quorum(silences(&look.0.nodes), quorum)))
 }
 
-/// Why what each node says does not count.
+/// For each node, why its answer does not count.
 pub(crate) fn silences(nodes: &[NodeKey]) -> impl Iterator<Item = Cause> {
     nodes.iter().map(|node| silence(node).unwrap_or_default())
 }
 
-/// What the nodes hold for a key at one moment.
+/// The values of a key on the nodes at one moment.
 #[derive(Debug)]
 pub(crate) struct Look(SeenLock);
 
@@ -52,7 +52,7 @@ impl Look {
         })
     }
 
-    /// The verdict in a sentence, who holds the lock, and a line for each node.
+    /// The verdict in a sentence, the holder of the lock, and a line for each node.
     pub(crate) fn text(&self, paint: Paint, quorum: u32, columns: Option<usize>) -> String {
         let why = self.0.holder.as_ref().and_then(holders::why_unknown);
         let count = self.0.nodes.len();
@@ -132,7 +132,7 @@ fn state(node: &NodeKey) -> &'static str {
     }
 }
 
-/// Why what the node says does not count.
+/// Why the node's answer does not count.
 fn silence(node: &NodeKey) -> Option<Cause> {
     let cause = if let KeyState::Error(cause) = node.state { cause } else { node.doubt };
     (cause != Cause::None).then_some(cause)

@@ -25,7 +25,7 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
         self.rows.push(row);
     }
 
-    /// The table if it fits into `columns`; else one paragraph per row and one line per cell.
+    /// The table if it fits into `columns`; otherwise one paragraph per row and one line per cell.
     pub(crate) fn fit(&self, columns: Option<usize>) -> String {
         let table = self.to_string();
         if is_too_wide(&table, columns) { self.paragraphs() } else { table }

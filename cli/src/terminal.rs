@@ -33,7 +33,7 @@ pub(crate) struct Picture {
 }
 
 impl Picture {
-    /// Draws `lines` over the last ones, as far as they fit.
+    /// Draws `lines` over the last ones, as many as fit.
     pub(crate) fn draw(&mut self, mut lines: Vec<String>) -> io::Result<()> {
         let (columns, rows) = size();
         lines.truncate(rows.saturating_sub(1));
@@ -56,7 +56,7 @@ impl Picture {
 }
 
 impl Drop for Picture {
-    /// Gives the terminal its cursor back.
+    /// Shows the terminal's cursor again.
     fn drop(&mut self) {
         if self.drawn > 0 {
             show_cursor();

@@ -1,4 +1,4 @@
-//! The times of many calls: recorded in nanoseconds, told by their quantiles.
+//! The times of many calls: recorded in nanoseconds, shown as quantiles.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::exit::{Failure, SYSTEM};
 use crate::output::short;
 
-/// An empty one, for up to a minute a call.
+/// An empty histogram, for up to a minute per call.
 pub(crate) fn histogram() -> Result<Histogram<u64>, Failure> {
     Histogram::new_with_bounds(1, 60_000_000_000, 3)
         .map_err(|error| Failure::new(SYSTEM, "system", error.to_string()))

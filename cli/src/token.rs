@@ -11,7 +11,7 @@ use crate::args::TokenArgs;
 use crate::exit::Failure;
 use crate::names::TOKEN_MAX;
 
-/// Where `run` leaves the token for its command, and where `unlock` and `extend` look for one.
+/// The variable in which `run` leaves the token for its command; `unlock` and `extend` read it.
 pub(crate) const TOKEN_VARIABLE: &str = "REDBOLT_TOKEN";
 
 pub(crate) fn read(args: &TokenArgs) -> Result<Vec<u8>, Failure> {
@@ -45,7 +45,7 @@ fn first_line(file: &Path) -> io::Result<Vec<u8>> {
     let source: Box<dyn Read> =
         if file == Path::new("-") { Box::new(io::stdin()) } else { Box::new(File::open(file)?) };
     let mut line = Vec::new();
-    // One byte more than a token and its end of line, whatever the source has.
+    // One byte more than a token and its end of line, however much the source has.
     BufReader::new(source.take(TOKEN_MAX as u64 + 3)).read_until(b'\n', &mut line)?;
     while matches!(line.last(), Some(b'\n' | b'\r')) {
         line.pop();

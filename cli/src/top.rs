@@ -1,4 +1,4 @@
-//! `redbolt top`: the locks on the nodes as a live view, those that are held longest first.
+//! `redbolt top`: the locks on the nodes as a live view, longest held first.
 
 use std::cmp::Reverse;
 use std::io;
@@ -65,7 +65,7 @@ fn lines(client: &Client, listing: &Listing, interval: Duration) -> Vec<String> 
     lines
 }
 
-/// Waits until the next look. True if it is to end.
+/// Waits until the next look. True if the view is to end.
 fn has_ended(signals: &Signals, keyboard: &Keyboard, interval: Duration) -> io::Result<bool> {
     let end = now() + interval;
     loop {

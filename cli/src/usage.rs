@@ -1,5 +1,5 @@
-//! What is wrong with a command line, on one line that says what to do: made of what clap found, without
-//! logins and tokens, and without what is too long to read.
+//! Reports a mistake in a command line, on one line that says what to do. The line comes from
+//! clap's findings, without logins and tokens, and without text that is too long to read.
 
 use std::error::Error as _;
 use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
@@ -11,7 +11,7 @@ use crate::args::Cli;
 use crate::duration;
 use crate::output::shown;
 
-/// The most letters of an argument that are repeated to the user.
+/// The most letters of an argument that the report repeats.
 const SHOWN_MAX: usize = 60;
 
 /// clap's error on one line.
@@ -31,7 +31,7 @@ pub(crate) fn message(error: &clap::Error) -> String {
     format!("{} ({} says how)", without_logins(&what), help())
 }
 
-/// What clap says, with its tip, on one line.
+/// clap's message, with its tip, on one line.
 fn of_clap(error: &clap::Error) -> String {
     let text = error.to_string();
     let lines = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
@@ -71,7 +71,7 @@ fn invalid(error: &clap::Error) -> Option<String> {
     let value = text_of(error, ContextKind::InvalidValue)?;
     let option = text_of(error, ContextKind::InvalidArg)?;
     if value.is_empty() {
-        // clap's own words for an option without a value.
+        // These are clap's own words for an option without a value.
         error.source()?;
     }
     let why = match (error.get(ContextKind::ValidValue), error.source()) {
@@ -98,7 +98,7 @@ fn invalid(error: &clap::Error) -> Option<String> {
     Some(format!("invalid value '{}' for '{option}': {why}{tip}", brief(value)))
 }
 
-/// `0 is not in 1..=64`, as clap says it, in plain words.
+/// clap's `0 is not in 1..=64` in plain words.
 fn in_range(why: &str) -> String {
     let range = why.split_once(" is not in ").and_then(|(_, range)| range.split_once("..="));
     range.map_or_else(
@@ -123,7 +123,7 @@ fn unexpected(error: &clap::Error) -> Option<String> {
         {
             let mut typed = typed_keys();
             typed.push(shown);
-            // Of `run` the second may be another KEY.
+            // For `run` the second may be another KEY.
             (typed.len() > 2 || name == "elect").then(|| behind_dashes(name, &typed))
         }
         // It may be the token.
@@ -141,7 +141,7 @@ fn runs_a_command(name: &str) -> bool {
     matches!(name, "run" | "elect")
 }
 
-/// `run` or `elect` without its command: it was forgotten, or the dashes in front of it were.
+/// `run` or `elect` without its command: the user forgot it, or the dashes in front of it.
 fn behind_dashes(name: &str, keys: &[String]) -> String {
     match keys {
         [key, command @ ..] if !command.is_empty() => {
@@ -153,7 +153,7 @@ fn behind_dashes(name: &str, keys: &[String]) -> String {
     }
 }
 
-/// Whether the word in front of this argument ends in a comma, as in a list that was torn apart.
+/// Whether the word in front of this argument ends in a comma, as in a list that a blank has split.
 fn follows_a_comma(argument: &str) -> bool {
     let words: Vec<String> = words().map(|word| word.to_string_lossy().into_owned()).collect();
     words
@@ -161,7 +161,7 @@ fn follows_a_comma(argument: &str) -> bool {
         .any(|pair| matches!(pair, [before, word] if before.ends_with(',') && word == argument))
 }
 
-/// The arguments of `run` or `elect` in front of any `--` that are no options.
+/// The arguments of `run` or `elect` in front of any `--` that are not options.
 fn typed_keys() -> Vec<String> {
     let matches = Cli::command().ignore_errors(true).try_get_matches().ok();
     let run = matches.as_ref().and_then(ArgMatches::subcommand).map(|(_, run)| run);
@@ -175,7 +175,7 @@ fn text_of(error: &clap::Error, kind: ContextKind) -> Option<&str> {
     if let Some(ContextValue::String(text)) = error.get(kind) { Some(text) } else { None }
 }
 
-/// The beginning of what is too long to be repeated.
+/// The beginning of a text that is too long to repeat.
 fn brief(text: &str) -> String {
     let mut letters = text.chars();
     let start: String = letters.by_ref().take(SHOWN_MAX).collect();
@@ -186,7 +186,7 @@ fn words() -> impl Iterator<Item = std::ffi::OsString> {
     std::env::args_os().skip(1)
 }
 
-/// The name of the command that was called.
+/// The name of the command that the user called.
 fn named() -> Option<String> {
     let cli = Cli::command();
     words().take_while(|word| word != "--").find_map(|word| {
@@ -200,7 +200,7 @@ fn help() -> String {
     named().map_or_else(|| "redbolt --help".to_owned(), |name| format!("redbolt {name} --help"))
 }
 
-/// `text` with what stands between `://` and `@` left out.
+/// `text` without the parts between `://` and `@`.
 fn without_logins(text: &str) -> String {
     let mut shown = String::new();
     let mut rest = text;

@@ -1,6 +1,6 @@
-//! What a command says while it waits for a lock: on a terminal for how long, and on stderr why.
+//! A command's output while it waits for a lock: on a terminal for how long, and on stderr why.
 //!
-//! A client of its own looks, in a thread of its own, so that no look delays the lock.
+//! Its own client looks, in its own thread, so that no look delays the lock.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::thread;
@@ -15,7 +15,7 @@ use crate::output::{note_between, short, shown};
 use crate::progress::Progress;
 use crate::{holders, inspect, look};
 
-/// How long a command waits before the nodes are asked why.
+/// How long a command waits before it asks the nodes why.
 const FIRST: Duration = Duration::from_secs(2);
 
 /// The least time between two lines. It doubles with each look, up to [`PAUSE_MAX`]: a list of the
@@ -24,10 +24,10 @@ const PAUSE: Duration = Duration::from_secs(5);
 
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// How long it takes at most until the end of the wait is noticed.
+/// The longest time until the thread notices the end of the wait.
 const STEP: Duration = Duration::from_millis(50);
 
-/// Dropping it ends what is shown.
+/// Dropping it ends the output.
 pub(crate) struct Waiting {
     _end: Sender<()>,
     _progress: Progress,
@@ -42,31 +42,31 @@ impl Waiting {
         let (end, ended) = channel();
         let teller =
             Teller { config: config.clone(), key: key.to_owned(), ended, said: Why::Unclear };
-        // Without a thread there is no word, and still a lock.
+        // Without a thread there is no output, but still a lock.
         let _ = thread::Builder::new().name("waiting".into()).spawn(move || teller.run());
         Self { _end: end, _progress: Progress::spinner(text) }
     }
 }
 
-/// Why the lock is waited for.
+/// Why the command waits for the lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Why {
-    /// So many nodes can vote.
+    /// Only this many nodes can vote.
     NoQuorum(usize),
-    /// Who holds it.
+    /// The holder of the lock.
     Held(String),
-    /// The nodes do not let this user see who.
+    /// The nodes do not let this user see the holder.
     HeldByAnother,
-    /// It changes hands, is free, or a node has just begun to hang.
+    /// The lock changes hands, is free, or a node has just begun to hang.
     Unclear,
 }
 
 struct Teller {
     config: Config,
     key: Vec<u8>,
-    /// Its sender is dropped when the wait is over.
+    /// The command drops its sender when the wait is over.
     ended: Receiver<()>,
-    /// What was said last.
+    /// The reason in the last output.
     said: Why,
 }
 

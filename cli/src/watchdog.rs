@@ -1,5 +1,5 @@
-//! The watchdog: a process that kills the command in time if `run` itself is stopped, and at once if
-//! `run` is killed.
+//! The watchdog: a process that kills the command in time if `run` itself is stopped, and at once
+//! if `run` is killed.
 //!
 //! `run` starts its own binary a second time with [`HIDDEN`], and writes each new time to a pipe. A
 //! stop of `run` or its process group, for example by Ctrl-Z, does not reach the watchdog.
@@ -7,9 +7,11 @@
 //! # Invariants
 //!
 //! - It kills the group only while `run` has not reaped its leader: `run` ends the watchdog first.
-//! - A pipe that ends while the watchdog lives says that `run` has died. The kernel kills the leader
-//!   then, and the watchdog the rest of its group: a group that has members keeps its number.
-//! - It kills what has left the group too. Where `run` has died, that is what it saw before.
+//! - A pipe that ends while the watchdog lives means that `run` has died. The kernel then kills the
+//!   leader, and the watchdog kills the rest of its group: a group that has members keeps its
+//!   number.
+//! - It also kills processes that have left the group. If `run` has died, it kills those that it
+//!   saw before.
 //! - It ends with its pipe, and so with `run`; it holds no other descriptor of `run` open.
 
 use std::ffi::OsString;
@@ -30,11 +32,11 @@ use crate::own_binary;
 /// The first argument of the watchdog. The numbers of `run` and of its other children follow.
 pub(crate) const HIDDEN: &str = "--watchdog";
 
-/// The least time between two looks at what the command has started. A look at 1,000 processes takes some
-/// milliseconds.
+/// The least time between two looks at the command's descendants. A look at 1,000 processes takes
+/// some milliseconds.
 const LOOKS: Duration = Duration::from_secs(5);
 
-/// What `run` holds of its watchdog.
+/// The part of its watchdog that `run` holds.
 #[derive(Debug)]
 pub(crate) struct Watchdog {
     child: Child,
@@ -42,7 +44,7 @@ pub(crate) struct Watchdog {
     told: Option<Order>,
 }
 
-/// Which group to kill, and when.
+/// The group to kill, and the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Order {
     group: Pid,
@@ -74,7 +76,7 @@ impl Watchdog {
         let order = Order { group, at };
         if self.told != Some(order) {
             self.told = Some(order);
-            // If the watchdog was killed, the command goes on without it.
+            // If somebody killed the watchdog, the command goes on without it.
             let _ = self.pipe.write(&order.bytes());
         }
     }
@@ -102,7 +104,7 @@ impl Order {
     }
 
     fn kill(self, descendants: &mut Descendants) {
-        // Nobody hears the watchdog: `run` itself finds what goes on.
+        // Nobody hears the watchdog: `run` itself finds the processes that go on.
         let _ = kill_process_group(self.group, Signal::KILL);
         descendants.kill();
     }
@@ -125,7 +127,7 @@ pub(crate) fn watch(args: impl Iterator<Item = OsString>) -> io::Result<()> {
     let mut bytes = [0; 64 * Order::LEN];
     loop {
         alarm.wait(pipe.as_fd(), order.map(|order| order.at))?;
-        // A time is over only if no newer one has come.
+        // The time counts only if no newer one has come.
         let due = match read(&pipe, &mut bytes) {
             Ok(0) => Some(order),
             Ok(len) => {
@@ -151,7 +153,7 @@ pub(crate) fn watch(args: impl Iterator<Item = OsString>) -> io::Result<()> {
     }
 }
 
-/// What descends from the command: from `run`, without the other children that it has.
+/// The descendants of the command: those of `run`, without its other children.
 fn of_run(args: impl Iterator<Item = OsString>) -> io::Result<Descendants> {
     let numbers = args.filter_map(|number| number.to_str()?.parse().ok());
     let mut numbers = numbers.filter_map(Pid::from_raw);

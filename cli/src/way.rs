@@ -1,21 +1,21 @@
-//! Which way a lock came to its holder.
+//! The way in which a lock came to its holder.
 
 use redbolt::engine::LeaseCounts;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// The holder before handed it over.
+    /// The previous holder handed it over.
     Transfer,
-    /// By an attempt that a wake began.
+    /// By an attempt that began with a wake.
     Wake,
-    /// By a later attempt that no wake began.
+    /// By a later attempt that began without a wake.
     Poll,
-    /// By the first attempt: nobody held it.
+    /// By the first attempt: nobody held the lock.
     First,
 }
 
 impl Way {
-    /// That of a lock which a client took between the two counts.
+    /// The way of a lock that a client took between the two counts.
     pub(crate) const fn between(before: LeaseCounts, after: LeaseCounts) -> Self {
         if after.transfer > before.transfer {
             Self::Transfer

@@ -1,14 +1,15 @@
-//! A command under locks: it runs while they are held, and is ended before any of them ends.
+//! A command under locks: it runs while they are held, and this process ends it before any of them
+//! ends.
 //!
 //! # Invariants
 //!
-//! - When less than the grace is left of any lock, or one is known to be lost, the group gets TERM,
-//!   and KILL after the grace. KILL comes at the latest when a quarter of the grace is left before
-//!   the last known deadline, whatever the nodes do.
+//! - When less than the grace is left of any lock, or a lock is known to be lost, the group gets
+//!   TERM, and KILL after the grace. KILL comes at the latest when a quarter of the grace is left
+//!   before the last known deadline, whatever the nodes do.
 //! - After each wait this process reads the clock first: if it could not run for too long, there is
 //!   only time for KILL. Until it runs again, the watchdog acts for it.
-//! - The locks are released after the command has ended, and never before. Where it cannot be killed,
-//!   they are not released.
+//! - The locks are released after the command has ended, and never before. If the command cannot be
+//!   killed, they are not released.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -33,22 +34,22 @@ use crate::token::TOKEN_VARIABLE;
 /// The longest grace by default.
 const GRACE_MAX: Duration = Duration::from_secs(1);
 
-/// Where the command finds the name of its lock.
+/// The variable in which the command finds the name of its lock.
 const KEY_VARIABLE: &str = "REDBOLT_KEY";
 
-/// Where the command finds the fence of its lock.
+/// The variable in which the command finds the fence of its lock.
 const FENCE_VARIABLE: &str = "REDBOLT_FENCE";
 
 /// The exit code of a command that was killed.
 const KILLED: u8 = 128 + 9;
 
-/// How long a command may go on after a signal that ends processes before that is said.
+/// How long a command may go on after a signal that ends processes before the user is told.
 const STILL_RUNS: Duration = Duration::from_secs(5);
 
-/// The most processes that are named at once.
+/// The most processes that a message names.
 const NAMED_MAX: usize = 4;
 
-/// The signals that are passed on to the command.
+/// The signals that this process passes on to the command.
 const PASSED_ON: [Signal; 6] = [
     Signal::SIGINT,
     Signal::SIGTERM,
@@ -64,7 +65,7 @@ const NAME_MAX: usize = 64;
 /// The least time left of a lock for the command to go on.
 pub(crate) fn grace(ttl: Duration, chosen: Option<Duration>) -> Result<Duration, Failure> {
     let grace = chosen.unwrap_or_else(|| (ttl / 10).min(GRACE_MAX));
-    // A TTL that is too short itself is refused with the lock.
+    // If the TTL itself is too short, the lock refuses it.
     if chosen.is_some() && grace >= ttl / 2 {
         let message = format!("--grace {} leaves too little of --ttl", short(grace));
         return Err(Failure::usage(message).hint("it must be less than half of it"));
@@ -78,7 +79,7 @@ pub(crate) fn session(
     name: &str,
     change: impl FnOnce(Config) -> Config,
 ) -> Result<Session, Failure> {
-    // The kernel then does not report how a child ended.
+    // With SIGCHLD ignored, the kernel does not report how a child ended.
     if crate::signals::is_ignored(Signal::SIGCHLD) {
         let message =
             "the process that started this ignores SIGCHLD, which hides how the command ends";
@@ -115,13 +116,13 @@ pub(crate) fn name_of(subcommand: &str, args: &CommandArgs) -> String {
 pub(crate) struct Ended {
     /// Its exit code, as a shell gives it.
     code: u8,
-    /// It was told to end, or killed, because a lock ended.
+    /// This process told it to end, or killed it, because a lock ended.
     was_ended: bool,
-    /// A lock's key was deleted or changed at the nodes before its time was over.
+    /// Another client deleted or changed a lock's key at the nodes before its time was over.
     was_taken_away: bool,
     /// For how long it may hold its locks, if it was told to end because of that.
     held_for: Option<Duration>,
-    /// The last signal that was passed on to it and ends processes.
+    /// The last signal passed on to it that ends processes.
     signal: Option<Signal>,
     released: Vec<Released>,
 }
@@ -172,8 +173,8 @@ pub(crate) fn under(
     Ok(Ended { code, was_ended, was_taken_away, held_for, signal, released: released? })
 }
 
-/// What the command finds of its lock. With several locks it finds none of them, nor what this process
-/// itself may have found.
+/// The variables about its lock for the command. With several locks it finds none of them, nor
+/// those that this process itself may have found.
 fn environment(leases: &[Lease]) -> [(&'static str, Option<OsString>); 3] {
     let only = if let [lease] = leases { Some(lease) } else { None };
     let bytes = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
@@ -198,17 +199,17 @@ struct Watch<'session> {
     limit: Limit,
     was_taken_away: bool,
     hold: Hold,
-    /// The last signal that was passed on and ends processes.
+    /// The last signal passed on that ends processes.
     signal: Option<Signal>,
-    /// When to say that the command still runs in spite of it.
+    /// When to report that the command still runs in spite of it.
     say_at: Option<Instant>,
 }
 
-/// Why nobody watches the command any more.
+/// Why this process no longer watches the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     ByItself,
-    /// It has to be killed.
+    /// This process has to kill the command.
     Killed,
 }
 
@@ -226,7 +227,7 @@ impl Limit {
         Self { grace, kill_at: deadline - grace / 4, is_told: false }
     }
 
-    /// The locks last until `deadline`. A command that was told to end is given no more time.
+    /// The locks last until `deadline`. A command that was told to end gets no more time.
     fn follow(&mut self, deadline: Instant) {
         if !self.is_told {
             *self = Self::new(deadline, self.grace);
@@ -240,7 +241,7 @@ impl Limit {
         self.kill_at = self.kill_at.min(now + self.grace);
     }
 
-    /// When the command is told to end if the locks have not been extended by then.
+    /// When to tell the command to end, if the locks have not been extended by then.
     fn tell_at(&self) -> Instant {
         self.kill_at - (self.grace - self.grace / 4)
     }
@@ -334,8 +335,8 @@ impl Watch<'_> {
         }
     }
 
-    /// Says, once, that the command goes on after a signal that ends processes: it may hang or be
-    /// stopped, and the lock is kept for it.
+    /// Reports, once, that the command goes on after a signal that ends processes: it may hang or
+    /// be stopped, and the lock is kept for it.
     fn say_still_runs(&mut self) {
         self.say_at = None;
         let Some(signal) = self.signal.filter(|_| !self.limit.is_told) else { return };
@@ -362,7 +363,7 @@ impl Watch<'_> {
             // A stopped process does not see TERM.
             self.group.send(Signal::SIGCONT);
         }
-        // Last, because it may block until stderr is read.
+        // This comes last, because it may block until somebody reads stderr.
         note(why);
     }
 
@@ -441,7 +442,7 @@ impl Ended {
         self.was_ended && self.signal.is_none()
     }
 
-    /// Why the locks were lost, where they were.
+    /// Why the locks were lost, if they were.
     pub(crate) const fn why_lost(&self) -> &'static str {
         if self.was_taken_away {
             "the lock was taken away"
@@ -450,12 +451,12 @@ impl Ended {
         }
     }
 
-    /// What this process ends with.
+    /// The result of this process.
     pub(crate) fn judge(&self) -> Result<(), Failure> {
         let is_lost =
             |lock: &&Released| !lock.is_in_time || lock.unlocked == Err(UnlockError::NotHeld);
         let were = |locks: &[&str]| were_lost(locks, self.was_taken_away);
-        // In the order in which they were taken.
+        // In the order in which the locks were taken.
         let lost: Vec<&str> =
             self.released.iter().rev().filter(is_lost).map(|lock| &*lock.key).collect();
         if self.was_ended {
@@ -504,7 +505,7 @@ mod tests {
     #[test]
     fn a_command_is_killed_by_the_deadline_that_was_believed_however_late_the_loss_is_known() {
         let grace = Duration::from_millis(1_000);
-        // When the loss is known, when the command is killed.
+        // When the loss is known, and when the command is killed.
         for (known, killed) in [(2_000, 3_000), (9_000, 9_750), (9_900, 9_750), (60_000, 9_750)] {
             let mut limit = Limit::new(at(5_000), grace);
             limit.follow(at(10_000));

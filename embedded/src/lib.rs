@@ -2,9 +2,9 @@
 //! [Redbolt](https://docs.rs/redbolt): a model of one Redis or Valkey master, and real TCP servers
 //! around it.
 //!
-//! Layer: [`model`] and its request parser are sans-IO (bytes and `now` in, bytes out); the server
+//! Layer: [`model`] and its request parser are sans-IO (bytes and `now` in, bytes out). The server
 //! stands above the line, with sockets, threads and clocks. It is written from the answers of real
-//! servers, never from a client's code: this crate depends on no part of Redbolt, so it cannot
+//! servers, never from a client's code. This crate depends on no part of Redbolt, so it cannot
 //! repeat a mistake made there.
 //!
 //! ```
@@ -25,7 +25,7 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
-// One line instead of a page of errors.
+// One error instead of a page.
 #[cfg(not(unix))]
 compile_error!("redbolt-embedded needs Unix: Linux or macOS; on Windows use WSL");
 

@@ -1,6 +1,6 @@
 //! Incremental parser of the request stream: arrays of bulk strings, and inline commands.
 //!
-//! Layer: sans-IO. Called by `model` for every chunk that a connection delivers.
+//! Layer: sans-IO. `model` calls it for every chunk that a connection delivers.
 //!
 //! # Contract
 //!
@@ -10,7 +10,7 @@
 
 use std::ops::Range;
 
-/// What a server allows a client to send at the moment.
+/// A server's present rules for a client's input.
 #[derive(Clone, Copy)]
 pub(crate) struct Rules {
     /// A client without credentials may send only small requests.
@@ -69,7 +69,7 @@ impl<'buf> Args<'buf> {
         Self { bytes, spans }
     }
 
-    /// How many there are, the name included.
+    /// How many arguments there are, including the name.
     pub(crate) fn len(&self) -> usize {
         self.spans.len()
     }
@@ -103,7 +103,7 @@ impl Parser {
         Args::new(bytes, &self.spans)
     }
 
-    /// Looks for the next whole request; the one before is forgotten.
+    /// Looks for the next whole request; forgets the previous one.
     pub(crate) fn next(&mut self, rules: Rules) -> Parsed {
         if self.done {
             self.done = false;
@@ -209,7 +209,7 @@ impl Parser {
         Ok(if self.is_inline { Step::Ready } else { Step::Again })
     }
 
-    /// Takes the line at hand if its end and `tail` bytes of it are there.
+    /// Takes the present line if its end and `tail` more bytes have come.
     fn line(
         &mut self,
         end: u8,
@@ -261,7 +261,7 @@ pub(crate) fn number(text: &[u8]) -> Option<i64> {
 }
 
 /// Splits at white space; quoted parts lose their quotes. Escapes are not interpreted: inline
-/// commands are for people at a terminal, clients send arrays.
+/// commands are for people at a terminal, and clients send arrays.
 fn split_inline(
     text: &[u8],
     out: &mut Vec<u8>,
@@ -288,7 +288,7 @@ fn split_inline(
     }
 }
 
-/// A real server takes 512 MB; a lock client never comes near either.
+/// A real server takes 512 MB; a lock client never comes near either limit.
 const BULK_LEN_MAX: usize = 16 << 20;
 const LINE_LEN_MAX: usize = 64 << 10;
 /// A buffer that grew beyond this for a large request is freed.

@@ -1,8 +1,8 @@
-//! The nodes that the examples run on.
+//! The nodes for the examples.
 
 use redbolt_embedded::Nodes;
 
-/// Addresses of nodes, and the nodes themselves where they live in this process.
+/// Addresses of nodes, and the nodes themselves if they run in this process.
 pub(crate) struct Found {
     pub(crate) urls: Vec<String>,
     _nodes: Option<Nodes>,

@@ -1,4 +1,4 @@
-//! Sellers in processes of their own, who sell from one SQLite database.
+//! Sellers in processes of their own that sell from one SQLite database.
 
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
@@ -14,8 +14,8 @@ pub(crate) fn open(database: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// Starts `count` sellers with these words, and waits until each has ended well. Returns how many
-/// pieces they sold.
+/// Starts `count` sellers with these arguments, and waits until each has ended well. Returns how
+/// many pieces they sold.
 pub(crate) fn sell_all(
     count: usize,
     database: &Path,

@@ -6,8 +6,9 @@ use crate::count::Oldest;
 use crate::time::Instant;
 
 impl Table {
-    /// Since when the oldest call for a lock is under way, and the oldest lease is held. A lease that
-    /// was handed on in the process counts from the first look at it: no clock is read for it before.
+    /// When the oldest call for a lock began, and since when the oldest lease is held. A lease that
+    /// was handed on in the process counts from the first look at it: nobody reads a clock for it
+    /// before.
     pub(super) fn oldest(&mut self, now: Instant) -> Oldest {
         let mut oldest = Oldest::default();
         for index in self.calls.indices() {

@@ -1,4 +1,4 @@
-//! What callers ask of the table: calls begin, are given up, and hand their results over.
+//! The callers' side of the table: a caller begins a call, gives it up, or takes its result.
 
 use super::calls::{CallKind, CallResult, Left, Listener, Stage, Taken};
 use super::counting::Moment;
@@ -13,7 +13,7 @@ use crate::options::{LockOptions, Patience};
 use crate::time::Instant;
 
 impl Table {
-    /// Begins an acquisition: on the network, or behind other calls for the same key. Takes the span
+    /// Begins an acquisition, on the network or behind other calls for the same key. Takes the span
     /// if the call goes on.
     pub(super) fn begin_lock(
         &mut self,
@@ -44,14 +44,14 @@ impl Table {
         let holder = here.holder.filter(|holder| holder.valid_until > now);
         let is_contended = here.competitor.is_some() || here.first.is_some();
         if patience.is_patient && (is_contended || holder.is_some()) {
-            // A holder whose time seems to be over is checked again: it blocks the queue.
+            // A holder whose time seems to be over blocks the queue, so the table checks it again.
             let holder_ends = here.holder.map_or(Instant::MAX, |holder| holder.valid_until);
             self.queues.push(queue, call, &mut self.calls);
             self.counting.queues(true);
             self.calls.at_mut(call).span = span.take();
             self.next_due = self.next_due.min(patience.ends).min(holder_ends);
         } else if let Some(holder) = holder {
-            // Certainly in vain: this process holds the key itself.
+            // An attempt would be in vain: this process holds the key itself.
             self.queues.leave(queue);
             self.calls.close(call);
             return Err(LockError::Taken(self.rules.queued_ballot(holder.voters)));
@@ -65,7 +65,7 @@ impl Table {
         Ok(call)
     }
 
-    /// Begins a call that has no queue. Takes the span if it does.
+    /// Begins a call that has no queue. Takes the span if the call begins.
     pub(super) fn begin(
         &mut self,
         kind: CallKind,
@@ -106,13 +106,14 @@ impl Table {
         self.calls.open(kind).ok_or(Refused::Full)
     }
 
-    /// Begins a wait for the end of a lock: at `deadline`, unless it is lost or extended before.
+    /// Begins a wait for the end of a lock: at `deadline`, unless the lock is lost or extended
+    /// before.
     pub(super) fn begin_loss(
         &mut self,
         lease: LeaseId,
         deadline: Instant,
     ) -> Result<CallIndex, Refused> {
-        // No loss can be reported any more.
+        // The client can report no loss any more.
         if self.ended.is_some() {
             return Err(Refused::Closed);
         }
@@ -122,7 +123,8 @@ impl Table {
         Ok(call)
     }
 
-    /// Takes the result of a call that is done. What is left must be dropped outside of the mutex.
+    /// Takes the result of a call that is done. The caller must drop the remains outside of the
+    /// mutex.
     pub(super) fn take(&mut self, call: CallIndex) -> (Taken, Left) {
         let place = self.calls.at(call);
         let (queue, kind) = (place.queue, place.kind);
@@ -131,7 +133,8 @@ impl Table {
         ((reply, queue), left)
     }
 
-    /// The caller has given the call up. Returns what the call had won, for the next.
+    /// The caller has given the call up. Returns the lease that the call had won, for the next
+    /// call.
     pub(super) fn abandon(&mut self, call: CallIndex) -> Left {
         let place = self.calls.at_mut(call);
         match place.stage {
@@ -150,7 +153,7 @@ impl Table {
         }
     }
 
-    /// Begins to release a lease and to report how that went.
+    /// Begins to release a lease and to report the result.
     pub(super) fn begin_unlock(
         &mut self,
         queue: QueueIndex,

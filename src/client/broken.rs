@@ -1,4 +1,4 @@
-//! Rules of the client: the test that is named for each fails without it.
+//! Rules of the client: without a rule, the test that is named for it fails.
 
 use std::panic::catch_unwind;
 

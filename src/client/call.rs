@@ -14,15 +14,15 @@ use super::request::CallRequest;
 use crate::driver::clock::now;
 use crate::time::Instant;
 
-/// A call of a [`Client`](crate::Client). It begins when it is first waited for or polled, and its
-/// timeouts count from then.
+/// A call of a [`Client`](crate::Client). It begins when the caller first waits for it or polls it,
+/// and its timeouts count from then.
 ///
-/// [`wait`](Self::wait) blocks. As a [`Future`] the call needs no runtime and runs on any. A call that
-/// was polled may still be waited for.
+/// [`wait`](Self::wait) blocks. As a [`Future`] the call needs no runtime and runs on any. A caller
+/// may still wait for a call that was polled.
 ///
-/// A call that is dropped is given up, and what it may have won is released. An extension or a
-/// release that has begun goes on. A release that has not begun is sent, as for a guard that is
-/// dropped.
+/// Dropping a call gives it up, and the client releases a lock that it may have won. An extension
+/// or a release that has begun goes on. Dropping a release that has not begun sends it, as dropping
+/// a guard does.
 #[must_use = "a call does nothing until it is waited for or polled"]
 pub struct Call<'a, T> {
     owner: Arc<Owner>,
@@ -31,8 +31,8 @@ pub struct Call<'a, T> {
     end: End<'a, T>,
 }
 
-/// Makes the result of a call from what its request came to; `None` where the request is to be made
-/// again.
+/// Makes the result of a call from the result of its request. `None` if the caller is to make the
+/// request again.
 pub(super) type End<'a, T> = fn(&mut CallRequest<'a>, &Arc<Owner>, Taken) -> Option<T>;
 
 #[derive(Default)]
@@ -40,7 +40,7 @@ enum CallProgress {
     #[default]
     New,
     UnderWay(PendingCall),
-    /// It never was under way.
+    /// The call never was under way.
     Ended(Taken),
 }
 
@@ -49,19 +49,19 @@ impl<'a, T> Call<'a, T> {
         Self { owner, request, progress: CallProgress::New, end }
     }
 
-    /// Blocks until the call is done. Where no other call is under way, the caller drives the sockets
+    /// Blocks until the call is done. If no other call is under way, the caller drives the sockets
     /// itself, and no thread has to wake another.
     pub fn wait(mut self) -> T {
         self.wait_among(1)
     }
 
-    /// As [`wait`](Self::wait), for at most `limit`. `None`: the call is given up.
+    /// As [`wait`](Self::wait), for at most `limit`. `None`: the client has given the call up.
     #[must_use]
     pub fn wait_for(mut self, limit: Duration) -> Option<T> {
         self.wait_until(now() + limit, 1)
     }
 
-    /// As [`wait`](Self::wait), for one of so many calls of this thread.
+    /// As [`wait`](Self::wait), while this thread has `own` calls under way.
     fn wait_among(&mut self, own: usize) -> T {
         loop {
             if let Some(value) = self.wait_until(Instant::MAX, own) {
@@ -120,8 +120,8 @@ impl<T> Future for Call<'_, T> {
     }
 }
 
-/// Begins all of the calls, so that what they ask goes out in one write per node, and blocks until
-/// each is done. The results stand in the order of the calls. Costs one list.
+/// Begins all of the calls, so that their requests go out in one write per node, and blocks until
+/// each is done. The results are in the order of the calls. Costs one list.
 ///
 /// ```no_run
 /// use redbolt::{Client, Guard, LockError, wait_all};

@@ -1,12 +1,12 @@
-//! The calls under way: one place for each, reused, from its begin until its result is taken.
+//! The calls under way: one place for each, reused, from its beginning until its result is taken.
 //!
 //! # Invariants
 //!
-//! - The caller gives a place back when it takes the result; where the caller gave the call up, the
-//!   I/O thread does once the operation has ended. So a place names one call as long as it is
-//!   known.
-//! - Listeners are notified, and wakers dropped, outside of the table's mutex: both may run code of
-//!   an executor.
+//! - The caller gives a place back when it takes the result. If the caller gave the call up, the
+//!   I/O thread gives the place back once the operation has ended. So a place names one call for as
+//!   long as any thread knows it.
+//! - Listeners are notified, and wakers dropped, outside of the table's mutex: both may run an
+//!   executor's code.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -47,7 +47,7 @@ pub(super) enum CallKind {
     Shutdown,
 }
 
-/// What a call ends with.
+/// The result of a call.
 #[derive(Debug)]
 pub(super) enum CallResult {
     Lock(Result<Lease, LockError>),
@@ -63,15 +63,15 @@ pub(super) enum CallResult {
     #[cfg(feature = "metrics")]
     Leases(LeaseCounts),
     Lost,
-    /// Releases still owed.
+    /// The number of releases that are still owed.
     Shutdown(usize),
 }
 
-/// What a request came to, and the queue of its key.
+/// The result of a request, and the queue of its key.
 pub(super) type Taken = (CallResult, Option<QueueIndex>);
 
 impl CallResult {
-    /// What a call of that kind ends with that does not begin.
+    /// The result of a call of that kind that does not begin.
     pub(super) fn refused(kind: CallKind, why: Refused) -> Self {
         match kind {
             CallKind::Lock => Self::Lock(Err(why.into())),
@@ -87,7 +87,7 @@ impl CallResult {
         }
     }
 
-    /// What a call of that kind ends with once the I/O thread has ended.
+    /// The result of a call of that kind once the I/O thread has ended.
     pub(super) fn closed(kind: CallKind, owed: usize) -> Self {
         if kind == CallKind::Shutdown {
             Self::Shutdown(owed)
@@ -96,7 +96,7 @@ impl CallResult {
         }
     }
 
-    /// What a call ends with while the client shuts down, which cancels it.
+    /// The result of a call that the client cancels because it shuts down.
     pub(super) fn closed_if_cancelled(mut self) -> Self {
         if let Self::Lock(Err(error @ LockError::Cancelled)) = &mut self {
             *error = LockError::Closed;
@@ -109,7 +109,7 @@ impl CallResult {
     }
 }
 
-/// What waits for a result.
+/// The thread or task that waits for a result.
 #[derive(Debug, Default)]
 pub(super) enum Listener {
     #[default]
@@ -128,7 +128,7 @@ impl Listener {
     }
 }
 
-/// Notifies all. Code of an executor may panic: no other listener misses its wake-up by that.
+/// Notifies all. An executor's code may panic: the other listeners still get their wake-up.
 pub(super) fn notify_all(listeners: impl IntoIterator<Item = Listener>) {
     for listener in listeners {
         drop(catch_unwind(AssertUnwindSafe(|| listener.notify())));
@@ -151,7 +151,7 @@ pub(super) struct CallPlace {
     pub(super) stage: Stage,
     /// The caller has given the call up.
     pub(super) is_abandoned: bool,
-    /// Its caller is to lead, and has not heard of it.
+    /// The caller is to lead, and does not know it yet.
     pub(super) leads: bool,
     /// The queue of its key.
     pub(super) queue: Option<QueueIndex>,
@@ -162,9 +162,9 @@ pub(super) struct CallPlace {
     pub(super) began: Moment,
     /// The end of the call.
     pub(super) ends: Instant,
-    /// For an extension, or a wait for the end of the lock.
+    /// Set for an extension, or a wait for the end of the lock.
     pub(super) lease: Option<LeaseId>,
-    /// Of a call that has not come to the I/O thread.
+    /// Set until the I/O thread has the call.
     pub(super) span: CallSpan,
     reply: Option<CallResult>,
     listener: Listener,
@@ -193,13 +193,13 @@ impl CallPlace {
         }
     }
 
-    /// Whether the lease that it gets may go to another waiter afterwards.
+    /// Whether the lease that the call gets may go to another waiter afterwards.
     pub(super) const fn may_pass(&self) -> bool {
         matches!(self.kind, CallKind::Lock)
     }
 }
 
-/// What a call leaves in its place. Dropping it may run foreign code.
+/// The remains of a call that has left its place. Dropping them may run foreign code.
 #[derive(Debug, Default)]
 pub(super) struct Left {
     pub(super) reply: Option<CallResult>,
@@ -241,7 +241,7 @@ impl Calls {
         Some(index)
     }
 
-    /// Gives the place back. The caller must drop what it held outside of the mutex.
+    /// Gives the place back. The caller must drop the remains outside of the mutex.
     pub(super) fn close(&mut self, index: CallIndex) -> Left {
         let call = self.at_mut(index);
         call.stage = Stage::Free;
@@ -284,7 +284,7 @@ impl Calls {
         }
     }
 
-    /// Notes the listener, and returns the one before.
+    /// Notes the listener, and returns the previous one.
     pub(super) fn listen(&mut self, index: CallIndex, listener: Listener) -> Listener {
         let is_task = |listener: &Listener| usize::from(matches!(listener, Listener::Task(_)));
         self.tasks += is_task(&listener);
@@ -312,7 +312,7 @@ impl Calls {
         Arc::clone(&self.at(index).done)
     }
 
-    /// How many calls are under way, or have a result that was not taken.
+    /// How many calls are under way, or have a result that their callers have not taken.
     pub(super) const fn in_use(&self) -> usize {
         self.calls.in_use()
     }

@@ -1,5 +1,5 @@
-//! What is counted of the calls for locks through a client, and of the locks that its callers hold:
-//! the feature `metrics`. Without it nothing is kept, and no clock is read.
+//! Counts of a client's calls for locks, and of the locks that its callers hold: the feature
+//! `metrics`. Without it the client keeps no counts, and reads no clock for them.
 //!
 //! # Invariants
 //!
@@ -59,12 +59,12 @@ impl Counting {
         count!(self.counts.queues(does_it));
     }
 
-    /// A call ended with its begin.
+    /// A call ended as it began.
     pub(super) fn refused(&self, error: &LockError, waits: bool) {
         count!(self.counts.ended_shared(CallEnd::of(error, waits), 0));
     }
 
-    /// A call began; `waits`: it waits for the lock if need be.
+    /// A call began. `waits`: it waits for the lock if need be.
     pub(super) fn call(&self, began: Instant, waits: bool) -> CountedCall {
         CountedCall {
             #[cfg(feature = "metrics")]
@@ -78,13 +78,13 @@ impl Counting {
         }
     }
 
-    /// A caller gives back a lease that it has had since `hold` began.
+    /// A caller gives a lease back that it has had since `hold` began.
     pub(super) fn held(&self, hold: &Hold) {
         count!(self.counts.held_shared(now().nanos_since(hold.began)));
     }
 }
 
-/// A call under way. Where it is dropped before its end its caller has given it up.
+/// A call under way. If this is dropped before the call's end, the caller has given the call up.
 pub(super) struct CountedCall {
     #[cfg(feature = "metrics")]
     counts: Arc<CallCounts>,
@@ -130,7 +130,7 @@ impl Moment {
         }
     }
 
-    /// The moment; where none is known it is `now` from here on.
+    /// The moment. If none is known, it is `now` from here on.
     #[cfg(feature = "metrics")]
     pub(super) fn or(&mut self, now: Instant) -> Instant {
         *self.at.get_or_insert(now)

@@ -1,5 +1,5 @@
-//! What the driving thread does with the table: it hands results out, ends what is over, and takes
-//! commands.
+//! The driving thread's work on the table: it hands results out, ends calls whose time is over, and
+//! takes commands.
 
 use super::calls::{CallKind, CallResult, Listener, Stage};
 use super::indices::{CallIndex, QueueIndex};
@@ -22,10 +22,10 @@ impl Table {
         self.sleeping.wake();
         self.voters = engine.voters();
         if has_lost {
-            // Checks the waits for that lease, and for its end.
+            // The table must check the waits for that lease, and for its end.
             self.next_due = Instant::default();
         }
-        // Before the results: no call whose time is over goes to the nodes in its turn.
+        // This comes before the results: no call whose time is over goes to the nodes in its turn.
         self.expire(now, engine, tell);
         for (call, reply) in replies.drain(..) {
             let listener = self.complete(call, reply, engine, now);
@@ -40,7 +40,7 @@ impl Table {
         self.expire_lingering(now);
     }
 
-    /// Swaps the commands that have come for a list without any, for the driving thread.
+    /// Gives the driving thread the commands that have come, in exchange for an empty list.
     pub(super) fn take_commands(&mut self, commands: &mut Vec<Command>) {
         self.sleeping.wake();
         std::mem::swap(commands, &mut self.commands);
@@ -67,7 +67,7 @@ impl Table {
             return self.calls.finish(call, reply);
         }
         let may_pass = place.may_pass();
-        // No listener: the caller that gave the call up has taken it along.
+        // No listener is left: the caller took it along when it gave the call up.
         self.calls.close(call);
         match (reply, queue) {
             (CallResult::Lock(Ok(lease)) | CallResult::Adopt(Ok(lease)), Some(queue)) => {
@@ -77,7 +77,7 @@ impl Table {
         }
     }
 
-    /// The network has decided a call for a key: it holds the key, or the next one competes.
+    /// The network has decided a call for a key: the call holds the key, or the next one competes.
     fn decided(&mut self, queue: QueueIndex, call: CallIndex, reply: &CallResult) {
         let here = self.queues.at_mut(queue);
         if here.competitor == Some(call) {
@@ -94,7 +94,7 @@ impl Table {
         self.queues.leave(queue);
     }
 
-    /// Ends the waits whose time is over, and advances the queues whose holder's time is over.
+    /// Ends the waits whose time is over, and advances each queue whose holder's time is over.
     fn expire(&mut self, now: Instant, engine: &Engine, tell: &mut Vec<Listener>) {
         if now < self.next_due {
             return;
@@ -125,7 +125,7 @@ impl Table {
         for index in self.queues.indices() {
             let queue = self.queues.at_mut(index);
             let Some(holder) = &mut queue.holder else { continue };
-            // The lease may have been extended or lost meanwhile.
+            // The holder may have extended or lost the lease meanwhile.
             holder.valid_until = engine.deadline(holder.id).unwrap_or_default();
             if queue.first.is_none() {
                 continue;

@@ -1,4 +1,4 @@
-//! Elections: a term of leadership is a lock that is kept alive, and whose holder is named beside it.
+//! Elections: a term of leadership is a lock that is kept alive, with its holder's name beside it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,15 +17,15 @@ use crate::query::Query;
 impl Client {
     /// Waits until this client leads the election `name`, and begins its term: a
     /// [`lock`](Self::lock) that is kept alive and [announced](LockOptions::announced). Without a
-    /// `retry` or timeout in the options it waits for ever. The longer the TTL of the options, the
-    /// later a leader is followed that dies: within its TTL.
+    /// `retry` or timeout in the options it waits for ever. If a leader dies, another follows
+    /// within the TTL of the options at the latest.
     ///
     /// The client leads as long as [`Guard::is_valid`] says so: check it, or [`Guard::remaining`],
     /// right before each effect. A process that was paused beyond its term sees that at its first
-    /// look. [`Guard::lost`] waits for the end of the term. [`Guard::unlock`] resigns: the next
-    /// candidate is told, and follows within two round trips. See `guide::election`.
+    /// look. [`Guard::lost`] waits for the end of the term. [`Guard::unlock`] resigns: the client
+    /// tells the next candidate, which follows within two round trips. See `guide::election`.
     ///
-    /// Calls of one process for one name are candidates like any others: each has a term of its own.
+    /// Calls of one process for one name are candidates like any others: each has its own term.
     ///
     /// # Errors
     ///
@@ -39,15 +39,16 @@ impl Client {
         self.call(CallRequest::Lock(LockRequest::new(name.as_ref(), options)), guard::locked)
     }
 
-    /// The leader of the election `name`, and since when it leads; of any other lock, its holder. Costs one
-    /// round trip to the slowest node, at most `node_timeout`.
+    /// The leader of the election `name`, and since when it leads; for any other lock, its holder.
+    /// Costs one round trip to the slowest node, at most `node_timeout`.
     ///
-    /// The votes of the nodes say whether there is a leader. The leader's name is its own claim, and counts
-    /// only where it has the token of the lock.
+    /// The votes of the nodes say whether there is a leader. The leader has written its name
+    /// itself, and the name counts only beside the token of the lock.
     ///
     /// # Errors
     ///
-    /// [`LockError::InvalidKey`], [`LockError::ReservedKey`] and those of [`query`](Self::query).
+    /// [`LockError::InvalidKey`], [`LockError::ReservedKey`] and the errors of
+    /// [`query`](Self::query).
     pub fn leader(&self, name: impl AsRef<[u8]>) -> Call<'static, Result<Led, LockError>> {
         let request = match self.wire_key(name) {
             Ok(key) => CallRequest::asking(Query::leader(&key)),
@@ -56,27 +57,28 @@ impl Client {
         self.call(request, request::led)
     }
 
-    /// Observes the leader of the election `name`: [`Observer::next_change`] gives each change. The observer
-    /// asks as [`leader`](Self::leader) does, once per `pace` (at least 1 ms; some hundred milliseconds suit
-    /// most), so it may miss a leader that leads for less than that.
+    /// Observes the leader of the election `name`: [`Observer::next_change`] gives each change. The
+    /// observer asks as [`leader`](Self::leader) does, once per `pace` (at least 1 ms; some hundred
+    /// milliseconds suit most programs). So it may miss a leader that leads for less than that.
     #[must_use]
     pub fn observe(&self, name: impl AsRef<[u8]>, pace: Duration) -> Observer {
         Observer { client: self.clone(), sighting: Sighting::new(name.as_ref(), pace) }
     }
 }
 
-/// Who leads an election, change by change: see [`Client::observe`].
+/// The leaders of an election, change by change: see [`Client::observe`].
 pub struct Observer {
     client: Client,
     sighting: Sighting,
 }
 
 impl Observer {
-    /// The next change; the first call gives what is seen at once. Dropping the call loses nothing:
-    /// the next one gives the change. With [`Call::wait_for`] the wait has a limit.
+    /// The next change; the first call at once gives the state that the nodes show. Dropping the
+    /// call loses nothing: the next one gives the change. With [`Call::wait_for`] the wait has a
+    /// limit.
     ///
-    /// A change is another leader, none, or the name of one that had none. That too few nodes answer
-    /// to know is no change.
+    /// A change is another leader, no leader, or the name of a leader that had none. It is no
+    /// change if too few nodes answer.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! The end of a client: no call begins any more, those that wait end, and leases that nobody has taken go
-//! back.
+//! The end of a client: no call begins any more, calls that wait end, and leases that no caller has
+//! taken go back.
 
 use super::calls::{CallKind, CallResult, Listener, Stage};
 use super::indices::CallIndex;
@@ -18,8 +18,8 @@ impl Table {
         Ok(call)
     }
 
-    /// Ends every wait in a queue, and takes back leases that were won and not taken: no further
-    /// call gets a lock.
+    /// Ends every wait in a queue, and takes back leases that calls have won and their callers have
+    /// not taken. No further call gets a lock.
     pub(super) fn close(&mut self, tell: &mut Vec<Listener>) {
         self.is_closed = true;
         for queue in self.queues.indices() {
@@ -38,7 +38,7 @@ impl Table {
         }
     }
 
-    /// The I/O thread ends: so does every call.
+    /// The I/O thread ends, and so does every call.
     pub(super) fn end(&mut self, owed: usize, tell: &mut Vec<Listener>) -> Vec<Command> {
         self.close(tell);
         let owed = *self.ended.get_or_insert(owed);

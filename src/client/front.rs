@@ -1,5 +1,5 @@
-//! [`Front`]: a client's table and leases before an engine, without threads and sockets: the
-//! simulation drives what the callers of a client share, and judges it.
+//! [`Front`]: a client's table and leases before an engine, without threads and sockets. The
+//! simulation drives the part that the callers of a client share, and judges it.
 
 use super::calls::CallResult;
 use super::indices::{CallIndex, QueueIndex};
@@ -26,7 +26,7 @@ pub(crate) struct FrontLease {
     lease: Lease,
 }
 
-/// What a call comes to.
+/// The result of a call.
 #[derive(Debug)]
 pub(crate) enum Ended {
     Lock(Result<FrontLease, LockError>),
@@ -37,11 +37,11 @@ pub(crate) enum Ended {
 pub(crate) struct Front {
     table: Table,
     pool: LeasePool,
-    /// The calls whose results nobody has taken, each with the validity that it asks for.
+    /// The calls whose results no caller has taken, each with the validity that it asks for.
     open: Vec<(CallIndex, Duration)>,
-    /// The calls that the engine works on.
+    /// The calls on which the engine works.
     ops: Vec<(OpId, CallIndex)>,
-    /// The calls that came to the engine since the caller last asked.
+    /// The calls that have come to the engine since the caller last asked.
     begun: Vec<Ticket>,
     replies: Vec<(CallIndex, CallResult)>,
 }
@@ -89,8 +89,8 @@ impl Front {
         self.table.queues.at(queue).lingering.is_some()
     }
 
-    /// As [`Guard::unlock`](super::Guard::unlock). `Ok(None)`: the lease goes to the next caller, or
-    /// lingers.
+    /// As [`Guard::unlock`](super::Guard::unlock). `Ok(None)`: the lease goes to the next caller,
+    /// or lingers.
     pub(crate) fn unlock(
         &mut self,
         engine: &mut Engine,
@@ -137,13 +137,13 @@ impl Front {
         result
     }
 
-    /// The deadline of a lease may be another.
+    /// The deadline of a lease may have changed.
     pub(crate) fn look_at(&mut self, engine: &Engine, held: &FrontLease) {
         self.copy(engine, held.id());
         self.table.look_at(held.queue, held.id(), engine);
     }
 
-    /// The lock was given away.
+    /// The holder gave the lock away.
     pub(crate) fn give_away(&mut self, held: FrontLease) {
         held.lease.end();
         self.table.vacate(held.queue, held.id());
@@ -158,7 +158,7 @@ impl Front {
 
     // ---- the loop ----
 
-    /// Takes an event of the engine that is the result of a call. Returns whether it is one.
+    /// Takes an event of the engine, if it is the result of a call. Returns whether it is.
     pub(crate) fn take(&mut self, engine: &mut Engine, event: &Event) -> bool {
         let (op, reply) = match event {
             Event::Lock { op, result: Ok(id) } => (op, CallResult::Lock(self.make(engine, *id))),
@@ -176,7 +176,7 @@ impl Front {
         true
     }
 
-    /// What the driving thread does after each pass: hands results out and carries commands out.
+    /// The driving thread's work after each pass: it hands results out and carries commands out.
     pub(crate) fn turn(&mut self, engine: &mut Engine, now: Instant) {
         loop {
             let has_lost = std::mem::take(&mut self.pool.has_lost);
@@ -193,7 +193,7 @@ impl Front {
         self.begun.pop()
     }
 
-    /// A call that has ended; its lease is checked again just before its caller gets it.
+    /// A call that has ended. Its lease is checked again just before its caller gets it.
     pub(crate) fn next_ended(
         &mut self,
         engine: &mut Engine,
@@ -228,7 +228,7 @@ impl Front {
         if self.table.commands.is_empty() { self.table.due_at() } else { Instant::default() }
     }
 
-    /// Whether any call or key is left, or anything to do.
+    /// Whether any call or key is left, or any command to carry out.
     pub(crate) fn is_in_use(&self) -> bool {
         self.table.calls.in_use() + self.table.queues.in_use() + self.table.commands.len() > 0
     }

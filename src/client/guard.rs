@@ -1,4 +1,4 @@
-//! [`Guard`]: a lock that was won through a [`Client`](super::Client).
+//! [`Guard`]: a lock that a [`Client`](super::Client) has won.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use crate::quorum::NodeMask;
 use crate::time::Instant;
 use crate::token::LockToken;
 
-/// A lock that was won through a [`Client`](crate::Client), valid until [`deadline`](Self::deadline).
+/// A lock that a [`Client`](crate::Client) has won, valid until [`deadline`](Self::deadline).
 ///
 /// Dropping it releases the lock without blocking, from any thread or task: the lease goes to the
-/// first waiter of this process for the same key. Without one the release is written at once, by
-/// the thread that drops if no other thread drives. To know that the lock is free, use
+/// first waiter of this process for the same key. If there is none, the dropping thread writes the
+/// release at once, unless another thread drives. To know that the lock is free, use
 /// [`unlock`](Self::unlock).
 ///
-/// The lock is held until the deadline and no longer, whatever the process does: check
+/// The lock is held until the deadline and no longer, whatever the process does. Check
 /// [`remaining`](Self::remaining) right before each effect that needs the lock.
 #[must_use = "dropping a guard releases its lock"]
 pub struct Guard {
@@ -32,7 +32,7 @@ pub struct Guard {
 impl Guard {
     // ---- state ----
 
-    /// How long the lock is still certainly held; zero when it is over. About 25 ns.
+    /// How long the lock is still certainly held; zero when it is over. Costs about 25 ns.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.held.remaining()
@@ -44,9 +44,9 @@ impl Guard {
         !self.remaining().is_zero()
     }
 
-    /// Whether the client knows that the lock is over (see also [`lost`](Self::lost)): no quorum can
-    /// hold it any more, or it is kept alive and its deadline has come. An atomic load; it works even
-    /// when every node is silent.
+    /// Whether the client knows that the lock is over (see also [`lost`](Self::lost)). Either no
+    /// quorum can hold it any more, or it is kept alive and its deadline has come. Costs an atomic
+    /// load; it works even when every node is silent.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.held.lease().is_none_or(Lease::is_lost)
@@ -65,8 +65,8 @@ impl Guard {
     }
 
     /// The value that the nodes hold, for a resource that can compare it. Once you have read the
-    /// token, the lease is never handed to another waiter of this process: it is released with its
-    /// guard.
+    /// token, the client never hands the lease to another waiter of this process: it releases the
+    /// lease with its guard.
     #[must_use]
     pub fn token(&self) -> Option<LockToken> {
         self.held.lease().map(Lease::token)
@@ -78,7 +78,7 @@ impl Guard {
         self.held.votes()
     }
 
-    /// The fence, if the lock was asked for with one: see [`Lease::fence`].
+    /// The fence, if the caller asked for one: see [`Lease::fence`].
     #[must_use]
     pub fn fence(&self) -> Option<u64> {
         self.held.lease().and_then(Lease::fence)
@@ -86,16 +86,16 @@ impl Guard {
 
     // ---- calls ----
 
-    /// Moves the end of the lock to `ttl` from now, on a quorum of nodes that still hold its key. Costs
-    /// one round trip to the slowest node of the fastest quorum, at most `node_timeout`.
+    /// Moves the end of the lock to `ttl` from now, on a quorum of nodes that still hold its key.
+    /// Costs one round trip to the slowest node of the fastest quorum, at most `node_timeout`.
     ///
-    /// A call that is dropped may still extend the lock; the guard then keeps the earlier of the two
+    /// A dropped call may still extend the lock; the guard then keeps the earlier of the two
     /// deadlines.
     ///
     /// # Errors
     ///
-    /// A failed extension deletes nothing. [`ExtendError::Lost`] and [`ExtendError::Expired`]: the
-    /// lock is over, stop the work. [`ExtendError::NoQuorum`]: try again until
+    /// A failed extension deletes nothing. On [`ExtendError::Lost`] and [`ExtendError::Expired`]
+    /// the lock is over: stop the work. On [`ExtendError::NoQuorum`] try again until
     /// [`deadline`](Self::deadline), which is now the earlier of the old and the new one.
     /// [`ExtendError::Full`]; [`ExtendError::Closed`].
     pub fn extend(&mut self, ttl: Duration) -> Call<'_, Result<(), ExtendError>> {
@@ -121,43 +121,44 @@ impl Guard {
         Call::new(owner, request, request::kept)
     }
 
-    /// Releases the lock. Done when a quorum has confirmed the release, or cannot: one round trip to
-    /// the quorum, at most `node_timeout`. Done at once, with [`Unlocked::Released`], where the lease
-    /// goes to the next waiter of this process.
+    /// Releases the lock. The call is done when a quorum has confirmed the release, or cannot: one
+    /// round trip to the quorum, at most `node_timeout`. It is done at once, with
+    /// [`Unlocked::Released`], if the lease goes to the next waiter of this process.
     ///
     /// # Errors
     ///
-    /// [`UnlockError::NotHeld`]: the lock was over before, so another holder may have been at work at
-    /// the same time. Where you know that already, drop the guard instead. [`UnlockError::Full`]: the
-    /// lock is released all the same, without a result. [`UnlockError::Closed`].
+    /// [`UnlockError::NotHeld`]: the lock was over before, so another holder may have been at work
+    /// at the same time. If you know that already, drop the guard instead. [`UnlockError::Full`]:
+    /// the client still releases the lock, without a result. [`UnlockError::Closed`].
     pub fn unlock(self) -> Call<'static, Result<Unlocked, UnlockError>> {
         let owner = Arc::clone(self.held.owner());
         Call::new(owner, CallRequest::Unlock(Some(self.held)), request::unlocked)
     }
 
-    /// Gives the lock away and returns its token: the lock stays until its TTL ends, or until a client
-    /// with key and token releases or adopts it ([`unlock_token`](crate::Client::unlock_token),
-    /// [`adopt`](crate::Client::adopt)). The guard is over. From then on this client writes no command
-    /// that changes a key by that token. Costs no round trip.
+    /// Gives the lock away and returns its token. The lock stays until its TTL ends, or until a
+    /// client with key and token releases or adopts it
+    /// ([`unlock_token`](crate::Client::unlock_token), [`adopt`](crate::Client::adopt)). The guard
+    /// is over. From then on this client writes no command that changes a key by that token. Costs
+    /// no round trip.
     ///
-    /// A call that is dropped may have given the lock away.
+    /// A dropped call may have given the lock away.
     ///
     /// # Errors
     ///
-    /// As [`Driver::detach`](crate::driver::Driver::detach), [`DetachError::Full`] and
+    /// The errors of [`Driver::detach`](crate::driver::Driver::detach), [`DetachError::Full`] and
     /// [`DetachError::Closed`]. The guard stays as it is.
     pub fn detach(&mut self) -> Call<'_, Result<LockToken, DetachError>> {
         let owner = Arc::clone(self.held.owner());
         Call::new(owner, CallRequest::Detach { held: &mut self.held }, request::detached)
     }
 
-    /// Done when the lock is over: as soon as the client knows of the loss, for a lock that is
-    /// [kept alive](crate::LockOptions::keep_alive), and at the latest at its deadline, even when every
-    /// node is silent. Also done when the client is shut down, because no loss can be reported after
-    /// that.
+    /// Done when the lock is over. For a lock that is [kept alive](crate::LockOptions::keep_alive),
+    /// that is as soon as the client knows of the loss. It is done at the lock's deadline at the
+    /// latest, even when every node is silent. It is also done when the client is shut down,
+    /// because the client can report no loss after that.
     ///
-    /// Await it in a `select!` beside the work, or wait for it in a thread of its own. You can drop the
-    /// call and make it again at any time.
+    /// Await it in a `select!` beside the work, or wait for it in a thread of its own. You can drop
+    /// the call and make it again at any time.
     pub fn lost(&self) -> Call<'_, ()> {
         Call::new(Arc::clone(self.held.owner()), CallRequest::Loss(&self.held), request::lost)
     }
@@ -173,7 +174,7 @@ impl fmt::Debug for Guard {
     }
 }
 
-/// Makes a guard of a lock that was won.
+/// Makes a guard of a lock that a call has won.
 pub(super) fn locked(
     request: &mut CallRequest<'_>,
     owner: &Arc<Owner>,
@@ -182,7 +183,7 @@ pub(super) fn locked(
     Some(request::locked(request, owner, taken)?.map(|held| Guard { held }))
 }
 
-/// Makes a guard of a lock that was taken over.
+/// Makes a guard of a lock that a call has taken over.
 pub(super) fn adopted(
     request: &mut CallRequest<'_>,
     owner: &Arc<Owner>,

@@ -1,4 +1,4 @@
-//! Leases that go from one caller of a process to the next, without a word to any node.
+//! Leases that go from one caller of a process to the next, without a message to any node.
 
 use super::calls::{CallResult, Listener};
 use super::counting::Moment;
@@ -10,8 +10,8 @@ use crate::rules;
 use crate::time::Instant;
 
 impl Table {
-    /// A lease comes back from its holder: it goes to the next in its queue if it may, or is
-    /// released.
+    /// The holder gives a lease back. It goes to the next call in its queue if it may, and
+    /// otherwise is released.
     pub(super) fn give_back(
         &mut self,
         queue: QueueIndex,
@@ -27,9 +27,9 @@ impl Table {
         Listener::None
     }
 
-    /// Hands the lease to the next in its queue, without asking any node; where there is none it may
-    /// linger. Returns the lease if it does not, or the next may not have it. Reads the clock only
-    /// where the time matters.
+    /// Hands the lease to the next call in its queue, without asking any node. If there is none,
+    /// the lease may linger. Returns the lease if it does not linger, or the next call may not have
+    /// it. Reads the clock only if the time matters.
     fn pass_on(
         &mut self,
         queue: QueueIndex,

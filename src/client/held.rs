@@ -1,4 +1,4 @@
-//! [`Held`]: a lease, as its caller has it, and its way back.
+//! [`Held`]: a lease as its caller has it, and its way back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,14 +15,15 @@ use crate::rules;
 use crate::time::Instant;
 use crate::token::LockToken;
 
-/// What a guard keeps. Dropping it gives the lease back.
+/// The content of a guard. Dropping it gives the lease back.
 pub(super) struct Held {
-    /// Present until the lease has gone its way.
+    /// Present until the lease has gone back or away.
     lease: Option<Lease>,
     owner: Arc<Owner>,
     queue: QueueIndex,
     ttl: Duration,
-    /// An extension may be under way, which moves the deadline, or the lease is being given away.
+    /// An extension that moves the deadline may be under way, or the caller is giving the lease
+    /// away.
     is_busy: bool,
     hold: Hold,
 }
@@ -86,7 +87,7 @@ impl Held {
         Some(lease)
     }
 
-    /// The lock was given away. Its drop releases nothing.
+    /// The caller gave the lock away. Its drop releases nothing.
     pub(super) fn give_away(&mut self) -> Option<LockToken> {
         let lease = self.lease.take()?;
         lease.end();

@@ -1,4 +1,5 @@
-//! The indices of the table: each names a place in one list, and is not taken for another.
+//! The indices of the table: each type names a place in one list, and the compiler tells them
+//! apart.
 
 use crate::slab::index_type;
 

@@ -1,5 +1,5 @@
-//! [`Inner`]: the table, and the threads that drive for it; [`Owner`]: kept alive by clients, guards
-//! and calls, but not by the I/O thread.
+//! [`Inner`]: the table, and the threads that drive for it. [`Owner`]: clients, guards and calls
+//! keep it alive, the I/O thread does not.
 
 use std::sync::{Arc, PoisonError};
 
@@ -18,26 +18,26 @@ pub(super) struct Inner {
     pub(super) counting: Counting,
 }
 
-/// What a caller does once its call has begun.
+/// How a caller goes on once its call has begun.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Caller {
-    /// It blocks until one of its own calls is done, so many of which are under way.
+    /// It blocks until one of its calls is done; `own` of them are under way.
     Blocks {
         own: usize,
     },
-    /// It blocks, and leaves the sockets to others.
+    /// It blocks, and leaves the sockets to other threads.
     Sleeps,
     /// It begins other calls at once, and then blocks.
     Gathers,
     GoesOn,
 }
 
-/// What follows from work on the table.
+/// The thread that goes on after work on the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Then {
-    /// A thread that sleeps is woken if there is something to do.
+    /// If there is something to do, a sleeping thread is woken.
     Wakes,
-    /// This thread leads: it finds itself what there is to do.
+    /// This thread leads, and looks itself for work.
     Leads,
     /// This thread comes back at once.
     ComesBack,
@@ -48,7 +48,7 @@ pub(super) trait Threads: Send + Sync {
     /// Wakes the thread that sleeps there.
     fn wake(&self, place: Place);
 
-    /// Drives in the place of the I/O thread. The table says that this thread leads. `None` where the
+    /// Drives in the place of the I/O thread. The table says that this thread leads. `None` if the
     /// I/O thread has to drive.
     fn lead(&self, inner: &Inner, lead: Lead) -> Option<LeadEnd>;
 }
@@ -59,13 +59,13 @@ impl Inner {
         Self { table: Mutex::new(table), threads, rules, counting }
     }
 
-    /// Runs `work` on the table, and wakes the thread that is to do what follows. `work` must be
-    /// short and run no foreign code: it must neither call nor drop a waker.
+    /// Runs `work` on the table, and wakes the thread that is to go on. `work` must be short and
+    /// run no foreign code: it must neither call nor drop a waker.
     pub(super) fn with<T>(&self, work: impl FnOnce(&mut Table) -> T) -> T {
         self.with_then(|table| (work(table), Then::Wakes))
     }
 
-    /// As [`with`](Self::with); `work` says what follows.
+    /// As [`with`](Self::with); `work` says which thread goes on.
     pub(super) fn with_then<T>(&self, work: impl FnOnce(&mut Table) -> (T, Then)) -> T {
         // A panic in the table would be a bug; later calls still get an answer.
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
@@ -79,7 +79,7 @@ impl Inner {
         value
     }
 
-    /// As [`with`](Self::with), and writes at once what there is to do, if no other thread drives.
+    /// As [`with`](Self::with), and writes the commands at once if no other thread drives.
     pub(super) fn with_writing<T>(&self, work: impl FnOnce(&mut Table) -> T) -> T {
         let (value, leads) = self.with_then(|table| {
             let value = work(table);
@@ -92,8 +92,8 @@ impl Inner {
         value
     }
 
-    /// Drives in the place of the I/O thread, and wakes the thread that goes on. Returns the result of
-    /// the leader's call if it is done.
+    /// Drives in the place of the I/O thread, and wakes the thread that goes on. Returns the result
+    /// of the leader's call if it is done.
     pub(super) fn lead(&self, lead: Lead) -> Option<Taken> {
         let end = self.threads.lead(self, lead);
         let end = end.unwrap_or_else(|| self.with(|table| table.end_lead(Due::Now)));
@@ -106,7 +106,7 @@ impl Inner {
         end.taken
     }
 
-    /// The I/O thread ends, with so many releases owed: so does every call.
+    /// The I/O thread ends, with `owed` releases owed, and so does every call.
     pub(super) fn end(&self, owed: usize) {
         let mut tell = Vec::new();
         let _commands = self.with(|table| table.end(owed, &mut tell));
@@ -114,7 +114,7 @@ impl Inner {
     }
 }
 
-/// Held by clients, guards and calls under way: once the last is gone, the I/O thread ends.
+/// Clients, guards and calls under way hold it: once the last is gone, the I/O thread ends.
 pub(super) struct Owner {
     pub(super) inner: Arc<Inner>,
 }

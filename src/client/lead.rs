@@ -1,7 +1,7 @@
-//! [`Loop`]: the driver, and the threads that drive it. The I/O thread sleeps at a gate of its own,
-//! which tells when a socket is ready, unless the I/O thread leaves the sockets to the callers. A
-//! caller that blocks leads: it drives and waits itself until its call is done, so that no thread has
-//! to wake another.
+//! [`Loop`]: the driver, and the threads that drive it. The I/O thread sleeps at its own gate,
+//! where it hears when a socket is ready, unless it leaves the sockets to the callers. A caller
+//! that blocks leads: it drives and waits itself until its call is done, so that no thread has to
+//! wake another.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, RawFd};
@@ -19,9 +19,9 @@ use super::worker::Worker;
 use crate::driver::clock::now;
 use crate::time::Instant;
 
-/// At the gate: the sockets.
+/// Source at the gate: the sockets.
 const SOCKETS: Token = Token(0);
-/// At the gate: a thread that wakes the I/O thread.
+/// Source at the gate: a thread that wakes the I/O thread.
 const WAKER: Token = Token(1);
 
 pub(super) struct Loop {
@@ -37,13 +37,13 @@ pub(super) struct Loop {
 pub(super) struct Gate {
     poll: Poll,
     events: Events,
-    /// The poll that the sockets are registered with, which is a source of the gate.
+    /// The poll of the sockets, which is a source of the gate.
     sockets: RawFd,
     is_open: bool,
 }
 
 impl Loop {
-    /// `sockets` is the poll of the worker's sockets, and `waker` wakes from it.
+    /// `sockets` is the poll of the worker's sockets, and `waker` wakes a thread that sleeps there.
     pub(super) fn new(sockets: &Registry, waker: Waker) -> io::Result<(Self, Gate)> {
         let poll = Poll::new()?;
         let sockets = sockets.as_raw_fd();
@@ -67,11 +67,12 @@ impl Loop {
         self.worker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The I/O thread: works until the client is shut down or its last clone is gone, or code of the
-    /// program's panics, as of its log. Then every call ends.
+    /// The I/O thread's loop. It ends when a caller shuts the client down, when the last clone is
+    /// gone, or on a panic. The program's own code may panic on this thread, for example its log
+    /// subscriber. Then every call ends.
     pub(super) fn run(&self, gate: Gate, inner: &Inner) {
         drop(catch_unwind(AssertUnwindSafe(|| self.serve(gate, inner))));
-        // A driver in whose midst something panicked may do so again.
+        // A driver in which something has panicked may panic again.
         drop(catch_unwind(AssertUnwindSafe(|| drop(self.end()))));
         inner.end(0);
     }
@@ -92,7 +93,7 @@ impl Loop {
         }
     }
 
-    /// A caller drives. `None` where the I/O thread has to.
+    /// A caller drives. `None` if the I/O thread has to.
     fn drive_for(&self, lead: Lead) -> Option<LeadEnd> {
         // Poisoned: the I/O thread has panicked, and every call is about to end.
         let mut place = self.worker.lock().ok()?;
@@ -105,14 +106,15 @@ impl Loop {
         })
     }
 
-    /// Works until there is nothing to do. Returns until when; `None` at the end.
+    /// Works until there is nothing to do. Returns the time until which it may sleep; `None` at the
+    /// end.
     fn work(&self) -> Option<Instant> {
         self.lock().as_mut()?.work()
     }
 }
 
 impl Gate {
-    /// Opens the gate to what the sockets tell, or shuts it.
+    /// Opens the gate to the events of the sockets, or shuts it.
     fn open(&mut self, is_open: bool) -> io::Result<()> {
         if std::mem::replace(&mut self.is_open, is_open) == is_open {
             return Ok(());
@@ -125,7 +127,7 @@ impl Gate {
         }
     }
 
-    /// Until it is time, the sockets are ready, or a thread wakes this one.
+    /// Sleeps until `until`, or until the sockets are ready or a thread wakes this one.
     fn sleep(&mut self, until: Instant) -> io::Result<()> {
         let timeout = (until < Instant::MAX).then(|| now().until(until));
         match self.poll.poll(&mut self.events, timeout) {
@@ -141,7 +143,7 @@ impl Threads for Loop {
             Place::Gate => &self.gate_waker,
             Place::Sockets => &self.sockets_waker,
         };
-        // A full eventfd has already woken the thread that sleeps there.
+        // If the eventfd is full, the thread that sleeps there has been woken already.
         drop(waker.wake());
     }
 

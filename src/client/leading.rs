@@ -1,4 +1,4 @@
-//! Callers that lead: when one may, what it takes, and what follows from the end of its lead.
+//! Callers that lead: when a caller may lead, and what follows from the end of its lead.
 
 use super::calls::{CallKind, Stage};
 use super::sleeping::{Due, LOOKS_AFTER, Lead, LeadEnd, Place};
@@ -7,8 +7,8 @@ use super::table::{Command, Table};
 use crate::time::Instant;
 
 impl Table {
-    /// The I/O thread wakes at its gate. Returns until when it leaves the sockets to the callers; `None`
-    /// where it drives.
+    /// The I/O thread wakes at its gate. Returns until when it leaves the sockets to the callers;
+    /// `None` if it drives.
     pub(super) fn leaves_sockets_until(&mut self, now: Instant) -> Option<Instant> {
         let is_quiet = self.calls.in_use() == 0 && self.lingering.is_empty();
         let sleeping = &mut self.sleeping;
@@ -23,7 +23,7 @@ impl Table {
         Some(until)
     }
 
-    /// The I/O thread goes to sleep: at its gate where a caller leads, or the next one would.
+    /// The I/O thread goes to sleep: at its gate if a caller leads, or if the next one would.
     pub(super) fn io_thread_falls_asleep(&mut self, due: Instant) -> (Place, Instant) {
         let makes_room = self.sleeping.is_led || self.calls.in_use() == 0;
         let place = if makes_room { Place::Gate } else { Place::Sockets };
@@ -31,7 +31,7 @@ impl Table {
         (place, self.fall_asleep(place, due))
     }
 
-    /// The driving thread goes to sleep. Returns until when; the present if there is something to do.
+    /// The driving thread goes to sleep. Returns until when; a time in the past if there is work.
     pub(super) fn fall_asleep(&mut self, place: Place, due: Instant) -> Instant {
         // Commands are for the caller that waits to lead.
         let is_led = place == Place::Gate && self.sleeping.is_led;
@@ -46,7 +46,7 @@ impl Table {
         until
     }
 
-    /// Where a thread must be woken for what is here; only once.
+    /// Where a thread sleeps that must be woken for the work in the table. Says so only once.
     pub(super) fn must_wake(&mut self) -> Option<Place> {
         let (place, until) = self.sleeping.asleep?;
         let is_due = !self.commands.is_empty() || self.due_at() < until;
@@ -58,9 +58,10 @@ impl Table {
         Some(place)
     }
 
-    /// A caller blocks: `own` of the calls under way are its own. Returns whether it leads, as soon as
-    /// the I/O thread makes room. While tasks wait it does not; nor, unless it would spin, beside
-    /// other threads: it would hand results out, thread by thread, no sooner than the I/O thread does.
+    /// A caller blocks: `own` of the calls under way are its own. Returns whether it leads, as soon
+    /// as the I/O thread makes room. It does not lead while tasks wait. Beside other threads it
+    /// leads only if it spins: otherwise it would hand results to one thread after another, no
+    /// sooner than the I/O thread does.
     pub(super) const fn begin_lead(&mut self, own: usize) -> bool {
         let is_alone = self.calls.in_use() == own;
         let may_lead = is_alone || (self.sleeping.promotes && self.calls.tasks() == 0);
@@ -82,7 +83,7 @@ impl Table {
         }
     }
 
-    /// Whether the leader hands nothing out: a task may wait for it.
+    /// Whether the leader hands no result out, because a task may wait for one.
     pub(super) const fn leader_leaves(&mut self) -> bool {
         if self.sleeping.must_leave {
             self.sleeping.wake();
@@ -90,7 +91,7 @@ impl Table {
         self.sleeping.must_leave
     }
 
-    /// A lead begins. Returns false, and takes nothing, if there is nothing to write, or if the leader's
+    /// A lead begins. Returns false, and takes nothing, if there is no command, or if the leader's
     /// call is done.
     pub(super) fn take_leads_commands(&mut self, lead: &Lead, commands: &mut Vec<Command>) -> bool {
         let is_done = lead.call.is_some_and(|call| self.calls.at(call).stage == Stage::Done);
@@ -101,7 +102,7 @@ impl Table {
         true
     }
 
-    /// Ends the lead if what it was for is done.
+    /// Ends the lead if its purpose is done.
     pub(super) fn end_lead_if_done(
         &mut self,
         lead: &Lead,
@@ -113,14 +114,14 @@ impl Table {
         if !is_done {
             return None;
         }
-        // The I/O thread finds out by itself, if it looks soon enough.
+        // The I/O thread looks itself, if it looks soon enough.
         let due = if self.sleeping.looks_soon { Due::Soon } else { Due::At(due()) };
-        // No task listens to the leader's call: what it leaves runs no foreign code.
+        // No task listens to the leader's call, so its remains run no foreign code.
         let taken = call.map(|call| self.take(call).0);
         Some(LeadEnd { taken, ..self.end_lead(due) })
     }
 
-    /// The leader's call is over, or it leaves.
+    /// The leader's call is over, or the leader leaves.
     pub(super) fn end_lead(&mut self, due: Due) -> LeadEnd {
         (self.sleeping.is_led, self.sleeping.must_leave) = (false, false);
         if !matches!(due, Due::Now)
@@ -135,7 +136,7 @@ impl Table {
             Due::At(at) => (Some(at.min(here)), at.min(here) < sleeping.gate_until),
             Due::Soon => (Some(here), true),
         };
-        // At its end the I/O thread may drive on by now, and sleep at the sockets.
+        // When the client ends, the I/O thread may drive on by now, and sleep at the sockets.
         if sleeping.asleep.is_none() {
             sleeping.asleep = due.map(|due| (Place::Gate, due));
         }

@@ -1,11 +1,11 @@
-//! Locks that linger: unlocked by the last caller of this process, and kept for the next. For the
-//! engine such a lease is held all the time.
+//! Locks that linger: the last caller of this process has unlocked them, and the client keeps them
+//! for the next caller. For the engine such a lease is held all the time.
 //!
 //! # Invariants
 //!
-//! - A lease that lingers is its queue's holder, and nobody waits in that queue.
-//! - It is released as soon as the I/O thread hears that another process waits, at the end of its
-//!   time, and before anything that it does not suit.
+//! - A lease that lingers is its queue's holder, and no call waits in that queue.
+//! - The client releases it as soon as the I/O thread hears that another process waits, and at the
+//!   end of its time. It also releases it before a call that it does not suit.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::rules;
 use crate::time::Instant;
 
 impl Table {
-    /// Nobody of this process waits for the lease: it lingers, if it may.
+    /// No call of this process waits for the lease: it lingers, if it may.
     pub(super) fn begin_linger(
         &mut self,
         queue: QueueIndex,
@@ -43,8 +43,8 @@ impl Table {
         Ok(Listener::None)
     }
 
-    /// A call takes the lease that lingers for its key. One that does not suit it is released, and
-    /// the call goes behind.
+    /// A call takes the lease that lingers for its key. A lease that does not suit the call is
+    /// released, and the call follows the release.
     pub(super) fn retake(&mut self, queue: QueueIndex, call: CallIndex, now: Instant) -> bool {
         let here = self.queues.at_mut(queue);
         let (Some(lease), Some(holder)) = (&here.lingering, &mut here.holder) else { return false };
@@ -59,13 +59,13 @@ impl Table {
         holder.held_since = Moment::of(now);
         holder.linger = wanted.linger_limit();
         let Some(lease) = here.lingering.take() else { return false };
-        // The lease keeps the queue from now on. Nobody listens to the call yet.
+        // The lease keeps the queue from now on. No listener waits for the call yet.
         self.queues.leave(queue);
         let _nobody = self.calls.finish(call, CallResult::Lock(Ok(lease)));
         true
     }
 
-    /// The time to linger counts back from the end of a TTL that is known.
+    /// The time to linger counts back from the end of a known TTL, so another TTL ends it.
     pub(super) fn begin_extension(&mut self, queue: QueueIndex, ttl: Duration) {
         if let Some(holder) = &mut self.queues.at_mut(queue).holder
             && holder.ttl != ttl
@@ -94,7 +94,7 @@ impl Table {
         }
     }
 
-    /// When something is due here.
+    /// When something is due in the table.
     pub(super) fn due_at(&self) -> Instant {
         let lingering = self.lingering.peek().map_or(Instant::MAX, |Reverse((until, _))| *until);
         self.next_due.min(lingering)

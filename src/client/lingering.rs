@@ -1,4 +1,4 @@
-//! Tests of locks that linger, on the table alone: the time, and what the nodes say, are the test's.
+//! Tests of locks that linger, on the table alone: the test sets the time and the nodes' answers.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ impl Desk {
         self.table.begin_lock(b"k", options, patience, &mut CallSpan::none(), self.now).unwrap()
     }
 
-    /// What the driving thread is to do.
+    /// The commands for the driving thread.
     fn commands(&mut self) -> Vec<&'static str> {
         let commands = std::mem::take(&mut self.table.commands);
         let name = |command| match command {
@@ -101,7 +101,7 @@ fn options() -> LockOptions {
     LockOptions::new(TTL).linger(LINGER)
 }
 
-/// The table's atomics are the schedule checker's.
+/// The table's atomics belong to the schedule checker.
 fn once(scenario: fn()) {
     shuttle::check_random(scenario, 1);
 }
@@ -179,7 +179,7 @@ fn a_lock_lingers_for_half_of_its_ttl_at_most() {
     });
 }
 
-/// How long ago its SET was cannot be told from its deadline.
+/// The deadline does not tell how long ago the SET of this lease was.
 #[test]
 fn a_lock_that_was_extended_by_another_ttl_does_not_linger() {
     once(|| {

@@ -1,10 +1,11 @@
 //! [`Client`]: locks for threads and tasks, over a driver and an I/O thread.
 //!
-//! Layer: above [`crate::driver`]. Holds no protocol: it queues, hands over and wakes.
+//! Layer: above [`crate::driver`]. It holds no protocol: it queues calls, hands leases over and
+//! wakes threads.
 //!
 //! # Contract
 //!
-//! - A call ends by its own deadline, with an error if the I/O thread is gone; none hangs.
+//! - A call ends by its own deadline, with an error if the I/O thread is gone; no call hangs.
 //! - A call that the caller gives up, at any point, holds nothing afterwards.
 //!
 //! # Invariants
@@ -80,8 +81,8 @@ use rules::Rules;
 use table::{Table, Task};
 use worker::Worker;
 
-/// Redlock for threads and tasks. Clone the client freely: all clones have one set of connections, and one I/O
-/// thread that keeps locks alive, reconnects, and serves tasks.
+/// Redlock for threads and tasks. Clone the client freely: all clones share one set of connections,
+/// and one I/O thread that keeps locks alive, reconnects, and serves tasks.
 ///
 /// Each method that asks the nodes returns a [`Call`], to block on or to await.
 ///
@@ -113,43 +114,44 @@ use worker::Worker;
 /// # Waiters of one process
 ///
 /// Calls that wait for one key stand in a queue, first-in first-out, and only the first of them
-/// competes on the network: a thousand waiters cost the nodes no more than one. Each wait still
-/// ends at its own deadline. A call whose [`Retry`](crate::Retry) limits the attempts waits in the
-/// queue no longer than those attempts could have taken; [`try_lock`](Self::try_lock) never waits.
+/// competes on the network. A thousand waiters cost the nodes no more than one. Each wait still
+/// ends at its own deadline. [`try_lock`](Self::try_lock) never waits.
 ///
 /// A guard that is dropped or unlocked hands its lease to the next waiter in the queue, without
 /// asking any node, if
 ///
 /// - the validity that is left is at least the `min_validity` of the next waiter, and half of what
-///   a new lease of that waiter's TTL would have. [`Guard::remaining`] shows what is left;
-/// - it is [kept alive](LockOptions::keep_alive) as the next waiter asked: not at all, or without
-///   limits;
-/// - no caller read its token or gave it away: with the token, that caller could release
-///   the lock of the next holder;
+///   a new lease of that waiter's TTL would have. [`Guard::remaining`] shows how much is left;
+/// - it is [kept alive](LockOptions::keep_alive) exactly if the next waiter asked for that, and
+///   neither of the two asked for a fence or an announcement;
+/// - no caller read its token or gave it away: with the token, that caller could release the lock
+///   of the next holder;
 /// - it was handed on less than [`Config::local_turns`] times in a row, or 8 times while another
 ///   process is known to wait: other processes get their chance.
 ///
-/// Otherwise the lease is released, and the next waiter competes.
+/// Otherwise the client releases the lease, and the next waiter competes.
 ///
 /// # Costs
 ///
-/// A caller that blocks while no other call is under way leads: it writes, waits at the sockets and
-/// reads in the place of the I/O thread until its call is done, also for the calls that come
-/// meanwhile. Then no thread has to wake another. What the nodes beyond the quorum answer, the next
-/// leader reads, or the I/O thread after a millisecond without calls. Each other call costs two
-/// hand-overs between threads more: the driving thread is woken (a write to an eventfd, unless it is
-/// awake), and then the caller. Calls made at the same time go out together, one write per node. A
-/// guard that is dropped is released by the thread that drops it, if no other thread drives.
+/// A caller that blocks while no other call is under way leads. It writes, waits at the sockets and
+/// reads in the place of the I/O thread until its call is done. It does so for the calls that come
+/// meanwhile, too. Then no thread has to wake another. The next leader reads the late answers of
+/// the nodes beyond the quorum; after a millisecond without calls, the I/O thread reads them.
 ///
-/// With [`IdleStrategy::Spin`] the leader polls without sleeping while its call lasts; other callers
-/// that block sleep, and one of them leads next. Tasks are served by the I/O thread, which sleeps.
-/// Once warm nothing is allocated for keys of up to 32 bytes. A longer key costs three allocations.
+/// Each other call costs two hand-overs between threads more. The caller wakes the driving thread
+/// (a write to an eventfd, unless that thread is awake), and the driving thread wakes the caller.
+/// Calls made at the same time go out together, one write per node. The thread that drops a guard
+/// releases its lock, if no other thread drives.
 ///
-/// The code of an executor that is woken (a [`Waker`](std::task::Waker)) runs on the I/O thread, or on the
-/// thread that drops a guard or gives a call up, and must not block. Where it panics, its own task is not
-/// woken.
+/// With [`IdleStrategy::Spin`] the leader polls without sleeping while its call lasts. Other
+/// callers that block sleep, and one of them leads next. The I/O thread, which sleeps, serves
+/// tasks. Once warm, the client allocates nothing for keys of up to 32 bytes. A longer key costs
+/// three allocations.
 ///
-/// Use a client in one process: in the child of a fork its I/O thread is missing, and its calls end
+/// An executor's code ([`Waker`](std::task::Waker)) runs on the I/O thread, or on the thread that
+/// drops a guard or gives a call up. It must not block. If it panics, its own task is not woken.
+///
+/// Use a client in one process. In the child of a fork its I/O thread is missing, and its calls end
 /// as [`LockError::Closed`].
 ///
 /// Up to `in_flight_max` calls, waiting ones included, may be under way; one more fails at once
@@ -157,8 +159,8 @@ use worker::Worker;
 ///
 /// # The end
 ///
-/// Once the last clone, guard and call is gone, the I/O thread sends the releases that it owes,
-/// for at most `node_timeout`, and ends. No call waits for that; at the end of a program call
+/// Once the last clone, guard and call is gone, the I/O thread sends the releases that it owes, for
+/// at most `node_timeout`, and ends. No call waits for that. At the end of a program call
 /// [`shutdown`](Self::shutdown), which waits.
 #[derive(Clone)]
 pub struct Client {
@@ -166,9 +168,9 @@ pub struct Client {
 }
 
 impl Client {
-    /// Starts the I/O thread and connects. Blocks until every node is settled (admitted, or known not
-    /// to be), or `node_timeout` after a quorum is ready. A task uses [`open`](Self::open) and awaits
-    /// [`ready`](Self::ready).
+    /// Starts the I/O thread and connects. Blocks until every node is settled (admitted, or known
+    /// not to be), or until `node_timeout` after a quorum is ready. A task uses
+    /// [`open`](Self::open) and awaits [`ready`](Self::ready).
     ///
     /// # Errors
     ///
@@ -197,7 +199,7 @@ impl Client {
         let rules = Rules::new(&config)?;
         let calls_max = config.in_flight_max;
         let promotes = config.idle_strategy != IdleStrategy::Park;
-        // Behind the driver's tokens.
+        // The waker's token follows the driver's.
         let token = Token(config.nodes.len() + 1);
         #[cfg_attr(not(feature = "metrics"), expect(unused_mut, reason = "for the counts"))]
         let (mut driver, poller) = Poller::open(config)?;
@@ -227,14 +229,14 @@ impl Client {
 
     /// One attempt at the lock `key`.
     ///
-    /// Costs one round trip to the slowest node of the fastest quorum. Done at the quorum, or as soon
-    /// as no quorum is possible, and in any case after `node_timeout`. Costs no round trip where a
-    /// guard of this process certainly holds the lock.
+    /// Costs one round trip to the slowest node of the fastest quorum. Done at the quorum, or as
+    /// soon as no quorum is possible, and in any case after `node_timeout`. Costs no round trip if
+    /// a guard of this process certainly holds the lock.
     ///
     /// # Errors
     ///
     /// [`LockError::Taken`], [`LockError::NoQuorum`] and [`LockError::Expired`], each with the
-    /// votes of the nodes; in every case the caller holds nothing. [`LockError::Full`] and
+    /// votes of the nodes. In every case the caller holds nothing. [`LockError::Full`] and
     /// [`LockError::Closed`].
     pub fn try_lock(
         &self,
@@ -245,13 +247,13 @@ impl Client {
         self.call(CallRequest::Lock(asked), guard::locked)
     }
 
-    /// Waits for the lock `key` as the `retry` of the options or of the configuration says, by default
-    /// for 10 s: first behind earlier calls of this process, then by competing for the lock. Between
-    /// attempts the call sleeps until the holder's release wakes it.
+    /// Waits for the lock `key` as the `retry` of the options or of the configuration says, by
+    /// default for 10 s. It first waits behind earlier calls of this process, and then competes for
+    /// the lock. Between attempts the call sleeps until the holder's release wakes it.
     ///
     /// # Errors
     ///
-    /// Those of [`try_lock`](Self::try_lock), from the last attempt.
+    /// The errors of [`try_lock`](Self::try_lock), from the last attempt.
     pub fn lock(
         &self,
         key: impl AsRef<[u8]>,
@@ -265,12 +267,12 @@ impl Client {
     /// Takes the lock `key` as [`lock`](Self::lock) does, runs `work`, and releases the lock on
     /// return, early return and panic. Blocks.
     ///
-    /// The lock is kept alive meanwhile; [`Guard::is_lost`] says whether it is lost. An error or panic
-    /// of `work` comes before every other.
+    /// The engine keeps the lock alive meanwhile; [`Guard::is_lost`] says whether it is lost. An
+    /// error or panic of `work` comes before every other.
     ///
     /// # Errors
     ///
-    /// Those of [`lock`](Self::lock) and of `work`, and [`LockError::Lost`] if the lease ended
+    /// The errors of [`lock`](Self::lock) and of `work`, and [`LockError::Lost`] if the lease ended
     /// before the work.
     pub fn with_lock<T, E>(
         &self,
@@ -308,8 +310,9 @@ impl Client {
     }
 
     /// Takes over a lock that another process holds or [gave away](Guard::detach), by extending it
-    /// to the TTL of `options` from now. Of the other options only those for the lease itself
-    /// (keep-alive, fence) apply. The lease is never handed to another waiter: others know its token.
+    /// to the TTL of `options` from now. Of the other options, only keep-alive and fence apply,
+    /// because they concern the lease itself. The client never hands the lease to another waiter:
+    /// others know its token.
     ///
     /// # Errors
     ///
@@ -328,8 +331,8 @@ impl Client {
 
     // ---- state ----
 
-    /// Puts commands that only read to every connected node, and returns what each node answered, in
-    /// the order of the configuration. Takes one round trip to the slowest node, at most
+    /// Puts commands that only read to every connected node, and returns what each node answered,
+    /// in the order of the configuration. Takes one round trip to the slowest node, at most
     /// `node_timeout`.
     ///
     /// # Errors
@@ -348,14 +351,14 @@ impl Client {
         self.owner.inner.rules.wire_key(key.as_ref())
     }
 
-    /// The state of each node, as the client knows it now; no node is asked. Empty once the client is
-    /// shut down, or with `in_flight_max` calls under way.
+    /// The state of each node, as the client knows it now; it asks no node. Empty once the client
+    /// is shut down, or with `in_flight_max` calls under way.
     pub fn nodes(&self) -> Call<'static, Vec<NodeHealth>> {
         self.call(CallRequest::looking(|driver| CallResult::Nodes(driver.nodes())), request::nodes)
     }
 
-    /// What people should know of nodes since the last time, each thing once: see
-    /// [`Driver::notice`](crate::driver::Driver::notice). No node is asked.
+    /// The notices about nodes since the last call, each once: see
+    /// [`Driver::notice`](crate::driver::Driver::notice). Asks no node.
     pub fn notices(&self) -> Call<'static, Vec<Notice>> {
         let look = |driver: &mut Driver| {
             CallResult::Notices(std::iter::from_fn(|| driver.notice()).collect())
@@ -363,8 +366,8 @@ impl Client {
         self.call(CallRequest::looking(look), request::notices)
     }
 
-    /// The id that the tokens of this client begin with, and what it must have in common with all
-    /// clients of the same locks. `None` once the client is shut down. No node is asked.
+    /// The id with which the tokens of this client begin, and the settings that all clients of the
+    /// same locks must share. `None` once the client is shut down. Asks no node.
     pub fn identity(&self) -> Call<'static, Option<(ClientId, Agreement)>> {
         let look = |driver: &mut Driver| {
             let (id, agreement) = driver.identity();
@@ -373,8 +376,8 @@ impl Client {
         self.call(CallRequest::looking(look), request::identity)
     }
 
-    /// How many leases calls got, by the way in which they got them, without those that one caller of
-    /// this process handed to the next. No node is asked.
+    /// How many leases calls got, by the way in which they got them, without those that one caller
+    /// of this process handed to the next. Asks no node.
     #[cfg(feature = "metrics")]
     pub fn lease_counts(&self) -> Call<'static, LeaseCounts> {
         self.call(
@@ -383,7 +386,7 @@ impl Client {
         )
     }
 
-    /// The nodes that may vote, as last seen; none once the client is shut down.
+    /// The nodes that may vote, as the client last saw them; none once the client is shut down.
     #[must_use]
     pub fn voters(&self) -> NodeMask {
         self.owner.inner.with(|table| if table.is_closed { NodeMask::EMPTY } else { table.voters })
@@ -402,7 +405,7 @@ impl Client {
         self.voters().count() >= self.quorum()
     }
 
-    /// Waits until a quorum may vote, at most `limit`; done at once where one may now. Nodes that are
+    /// Waits until a quorum may vote, at most `limit`; done at once if one may now. Nodes that are
     /// away may come back meanwhile: unlike [`connect`](Self::connect), it waits for them until
     /// `limit`.
     ///
@@ -416,8 +419,8 @@ impl Client {
 
     // ---- the end ----
 
-    /// Ends the client and all its clones: no further call begins, calls under way end with an
-    /// error, and the I/O thread sends the releases it owes and waits at most `limit` for the
+    /// Ends the client and all its clones. No further call begins, and calls under way end with an
+    /// error. The I/O thread sends the releases that it owes and waits at most `limit` for the
     /// answers. Returns how many releases it still owes; their keys end with their TTL, and so do
     /// the keys of guards that still live.
     pub fn shutdown(&self, limit: Duration) -> Call<'static, usize> {

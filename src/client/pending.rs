@@ -16,9 +16,9 @@ use crate::time::Instant;
 pub(super) struct PendingCall {
     owner: Arc<Owner>,
     call: CallIndex,
-    /// Set once the result is there.
+    /// Set once the result has come.
     done: Arc<AtomicBool>,
-    /// This thread is woken for the result.
+    /// The result wakes this thread.
     listens: bool,
     is_taken: bool,
     /// This thread has to drive in the place of the I/O thread.
@@ -26,7 +26,7 @@ pub(super) struct PendingCall {
 }
 
 impl PendingCall {
-    /// Begins a request, which its caller goes on to wait for.
+    /// Begins a request; its caller then waits for it.
     pub(super) fn begin<E>(
         owner: &Arc<Owner>,
         caller: Caller,
@@ -47,7 +47,7 @@ impl PendingCall {
         })
     }
 
-    /// The caller is about to wait: it leads, or listens. Returns the listener before.
+    /// The caller is about to wait: it leads, or listens. Returns the previous listener.
     fn waits(&mut self, table: &mut Table, caller: Caller) -> (Then, Listener) {
         let own = match caller {
             Caller::Blocks { own } => Some(own),
@@ -70,7 +70,7 @@ impl PendingCall {
         (Then::Wakes, table.calls.listen(self.call, Listener::Thread(thread::current())))
     }
 
-    /// Blocks until the result is there: leads, or sleeps. `None` at `ends`.
+    /// Blocks until the result has come: leads, or sleeps. `None` at `ends`.
     pub(super) fn wait_until(mut self, ends: Instant, own: usize) -> Option<Taken> {
         let mut caller = Caller::Blocks { own };
         loop {
@@ -92,9 +92,9 @@ impl PendingCall {
         }
     }
 
-    /// Takes the result. Else a task is woken for it from now on, or the thread as the caller waits.
+    /// Takes the result. Without a result, it notes which thread or task to wake for it.
     pub(super) fn look(&mut self, task: Listener, caller: Caller) -> Option<Taken> {
-        // What the closure returns is dropped outside of the mutex.
+        // The closure's value is dropped outside of the mutex.
         let owner = Arc::clone(&self.owner);
         let (taken, _left) = owner.inner.with_then(|table| {
             let place = table.calls.at_mut(self.call);
@@ -132,7 +132,7 @@ impl Drop for PendingCall {
             return;
         }
         let call = self.call;
-        // The waker, and what the call had got, are dropped outside of the mutex.
+        // The waker and the call's result are dropped outside of the mutex.
         let (next, leads, _left) = self.owner.inner.with(|table| {
             let place = table.calls.at_mut(call);
             let leads = std::mem::take(&mut place.leads);
@@ -140,7 +140,8 @@ impl Drop for PendingCall {
             let mut left = table.abandon(call);
             let next = match (left.reply.take(), queue) {
                 (Some(CallResult::Lock(Ok(lease)) | CallResult::Adopt(Ok(lease))), Some(queue)) => {
-                    // Won, but not taken by its caller: the lease goes to the next in the queue.
+                    // The call has won, and its caller has not taken the lease: it goes to the next
+                    // in the queue.
                     table.give_back(queue, lease, may_pass, now)
                 }
                 (reply, _) => {
@@ -152,7 +153,7 @@ impl Drop for PendingCall {
         });
         next.notify();
         if leads || self.leads {
-            // The lead is another's.
+            // The lead goes on to another caller.
             let _no_call = self.owner.inner.lead(Lead::once());
         }
     }

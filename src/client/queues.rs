@@ -1,5 +1,5 @@
-//! The queues: for each key that this process holds or wants, its holder, the call that competes
-//! for it on the network, and the waiters, first-in first-out.
+//! The queues, one for each key that this process holds or wants: the holder, the call that
+//! competes for the key on the network, and the waiters, first-in first-out.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -20,10 +20,10 @@ use crate::time::Instant;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Holder {
     pub(super) id: LeaseId,
-    /// Its deadline when last checked.
+    /// Its deadline at the last check.
     pub(super) valid_until: Instant,
     pub(super) voters: NodeMask,
-    /// Since when its present caller has it, once somebody has looked.
+    /// Since when its present caller has it, once the table has looked.
     pub(super) held_since: Moment,
     /// How often the lease was handed on in this process.
     pub(super) turns: u32,
@@ -32,12 +32,12 @@ pub(super) struct Holder {
     /// How it is kept alive.
     pub(super) keep_alive: bool,
     pub(super) is_fenced: bool,
-    /// Its holder is named beside the lock.
+    /// The holder's name is beside the lock.
     pub(super) is_announced: bool,
     pub(super) ttl: Duration,
-    /// For how long it may linger; zero for not at all.
+    /// For how long it may linger; zero if it may not.
     pub(super) linger: Duration,
-    /// The end of its time to linger that was last noted.
+    /// The last noted end of its time to linger.
     pub(super) lingers_until: Instant,
 }
 
@@ -45,16 +45,16 @@ pub(super) struct Holder {
 pub(super) struct KeyQueue {
     pub(super) key: Key,
     pub(super) holder: Option<Holder>,
-    /// That lease, while nobody uses it: it lingers.
+    /// The holder's lease while no caller uses it: it lingers.
     pub(super) lingering: Option<Lease>,
-    /// The call that competes on the network for all.
+    /// The call that competes on the network for all calls of the queue.
     pub(super) competitor: Option<CallIndex>,
-    /// The calls behind it.
+    /// The calls behind the competitor.
     pub(super) first: Option<CallIndex>,
     last: Option<CallIndex>,
     /// Calls that name this queue and have not ended.
     refs: u32,
-    /// It is in the index of keys.
+    /// The queue is in the index of keys.
     is_named: bool,
 }
 
@@ -104,7 +104,7 @@ impl Queues {
         self.at(index).holder.is_some_and(|holder| holder.id == id)
     }
 
-    /// A call won the lease of the queue's key.
+    /// A call has won the lease of the queue's key.
     pub(super) fn won(&mut self, index: QueueIndex, lease: &Lease, options: &LockOptions) {
         self.at_mut(index).holder = Some(Holder {
             id: lease.id(),
@@ -148,7 +148,7 @@ impl Queues {
         }
     }
 
-    /// Takes a call out, wherever it stands.
+    /// Takes a call out of the queue, wherever it stands.
     pub(super) fn unlink(&mut self, index: QueueIndex, call: CallIndex, calls: &mut Calls) {
         let place = calls.at_mut(call);
         let (prev, next) = (place.prev, place.next);

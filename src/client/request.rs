@@ -1,4 +1,4 @@
-//! [`CallRequest`]: what a call asks, how it begins, and what its result becomes.
+//! [`CallRequest`]: the request of a call, how it begins, and how its result is made.
 
 use std::fmt;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub(super) enum CallRequest<'a> {
     Detach {
         held: &'a mut Held,
     },
-    /// Until its lease has gone its way.
+    /// Holds the lease until it has gone its way.
     Unlock(Option<Held>),
     Adopt {
         key: Vec<u8>,
@@ -47,21 +47,21 @@ pub(super) enum CallRequest<'a> {
     Ready {
         limit: Duration,
     },
-    /// What the driving thread is to do for a call of that kind.
+    /// A task of the driving thread, for a call of that kind.
     Task(CallKind, Option<Task>),
     Loss(&'a Held),
     Shutdown {
         limit: Duration,
     },
-    /// It comes to this without anything to ask.
+    /// The call has this result without asking anything.
     Ended(Option<CallResult>),
 }
 
-/// A lock that is asked for.
+/// A lock that a caller asks for.
 pub(super) struct LockRequest {
     pub(super) key: Key,
     pub(super) options: LockOptions,
-    /// Both end with the call.
+    /// The count and the span end with the call.
     counted: Option<CountedCall>,
     span: CallSpan,
 }
@@ -76,7 +76,7 @@ impl LockRequest {
         let patience = self.options.patience(time);
         let waits = patience.is_patient;
         self.span = CallSpan::of_lock(&self.key, self.options.ttl);
-        // What is left of it is dropped outside of the mutex.
+        // The remains of the span are dropped outside of the mutex.
         let mut carried = self.span.clone();
         let begun = PendingCall::begin(owner, caller, |table| {
             table.begin_lock(&self.key, &self.options, patience, &mut carried, time)
@@ -100,7 +100,7 @@ impl CallRequest<'_> {
         Self::Task(CallKind::Look, Some(Task::Look(look)))
     }
 
-    /// Begins the request. `Err`: what it comes to without being under way.
+    /// Begins the request. `Err`: the result of a request that is not under way.
     pub(super) fn begin(
         &mut self,
         owner: &Arc<Owner>,
@@ -196,9 +196,9 @@ fn ended(kind: CallKind) -> Taken {
     (CallResult::closed(kind, 0), None)
 }
 
-// ---- what results become ----
+// ---- how results are made ----
 
-/// A lease that was won; its remaining time is checked again here.
+/// A lease that a call has won. Its remaining time is checked again here.
 pub(super) fn locked(
     request: &mut CallRequest<'_>,
     owner: &Arc<Owner>,
@@ -233,7 +233,7 @@ pub(super) fn extended(
     Some(if let CallResult::Extend(result) = reply { result } else { Err(ExtendError::Closed) })
 }
 
-/// As [`extended`]: what does not end the lock is no error.
+/// As [`extended`], but an error that does not end the lock is no error.
 pub(super) fn kept(
     request: &mut CallRequest<'_>,
     owner: &Arc<Owner>,
@@ -242,7 +242,7 @@ pub(super) fn kept(
     let result = extended(request, owner, taken)?;
     let is_valid = matches!(request, CallRequest::Extend { held, .. } if held.is_valid());
     Some(match result {
-        // Busy: the lease is kept alive, and an extension is under way.
+        // Busy: the engine keeps the lease alive, and an extension is under way.
         Err(ExtendError::NoQuorum(_) | ExtendError::Busy) if is_valid => Ok(()),
         result => result,
     })
@@ -279,7 +279,7 @@ pub(super) fn adopted(
     };
     Some(result.and_then(|lease| {
         let queue = queue.ok_or(ExtendError::Closed)?;
-        // Its caller knows the token, so the lease is not handed on to another call.
+        // The caller knows the token, so the client does not hand the lease on to another call.
         let _seen = lease.token();
         let held = Held::new(lease, Arc::clone(owner), queue, options.ttl);
         if held.is_valid() { Ok(held) } else { Err(ExtendError::Expired) }
@@ -303,7 +303,7 @@ pub(super) fn led(
     Some(answers.map(|answers| Led::read(&answers, 0, owner.inner.rules.quorum)))
 }
 
-/// The next change; until there is one, the nodes are asked again.
+/// The next change. Until there is one, the observer asks the nodes again.
 pub(super) fn observed(
     request: &mut CallRequest<'_>,
     owner: &Arc<Owner>,

@@ -1,4 +1,4 @@
-//! [`Rules`]: what the settings say of calls before any node is asked, as plain arithmetic.
+//! [`Rules`]: the settings as arithmetic, for calls before any node is asked.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,13 +22,13 @@ pub(super) struct Rules {
     pub(super) quorum: u32,
     pub(super) retry: Retry,
     turns_max: u32,
-    /// A lease is extended only so often, or held only so long.
+    /// A lease may be extended only so often, or held only so long.
     has_limits: bool,
     drift: Drift,
     least_ttl: Duration,
     most_ttl: Duration,
     prefix: Prefix,
-    /// Other clients can say that they wait.
+    /// Other clients can tell this one that they wait.
     is_woken: bool,
 }
 
@@ -42,7 +42,7 @@ impl Rules {
             names: config.nodes.iter().map(|address| address.name().into()).collect(),
             quorum: checked.quorum,
             retry: config.retry,
-            // A lease with limits is not handed on: the next holder would get only what is left of
+            // A lease with limits is not handed on: the next holder would get only the rest of
             // them.
             turns_max: if has_limits { 0 } else { config.local_turns },
             has_limits,
@@ -59,7 +59,8 @@ impl Rules {
         self.prefix.wire_key(key).map(Into::into)
     }
 
-    /// Refuses at once what every node would refuse, so that a waiting call does not find out late.
+    /// Refuses at once a call that every node would refuse, so that a waiting call does not find
+    /// out late.
     pub(super) fn check(&self, key: &[u8], options: &LockOptions) -> Result<(), LockError> {
         let ttl_ms = u64::try_from(options.ttl.as_millis()).unwrap_or(u64::MAX);
         let (least, most) = (self.least_ttl, self.most_ttl);
@@ -81,9 +82,9 @@ impl Rules {
         }
     }
 
-    /// Until when a lease lingers that ends at `ends`: counted from the SET or extension that this
-    /// deadline is from, no longer than its holder allows, than half of its TTL, and than until its
-    /// next extension.
+    /// Until when a lease lingers that ends at `ends`. The time counts from the SET or extension
+    /// that gave this deadline. It is at most what the holder allows, half of the TTL, and the time
+    /// until the next extension.
     pub(super) fn lingers_until(&self, holder: &Holder, ends: Instant) -> Instant {
         let ttl_ms = u64::try_from(holder.ttl.as_millis()).unwrap_or(u64::MAX);
         let validity = Duration::from_millis(ttl_ms.saturating_sub(self.drift.of_ms(ttl_ms)));
@@ -92,25 +93,25 @@ impl Rules {
         ends.minus_nanos(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// The validity that must be left of a lease that is handed to a call with these options: its
-    /// `min_validity`, and half of what a lease of its own would have.
+    /// The validity that a lease must have left when a call with these options gets it: its
+    /// `min_validity`, and half of what a new lease would have.
     pub(super) fn validity_wanted(&self, options: &LockOptions) -> Duration {
         let ttl_ms = u64::try_from(options.ttl.as_millis()).unwrap_or(u64::MAX);
         let validity_ms = ttl_ms.saturating_sub(self.drift.of_ms(ttl_ms));
         options.min_validity.max(Duration::from_millis(validity_ms.div_ceil(2)))
     }
 
-    /// Whether a lease suits a call with these options: it is kept alive as wanted, has no limits, and
-    /// needs no fence. Each holder has a fence of its own, which only nodes give, and a
-    /// leader a term of its own.
+    /// Whether a lease suits a call with these options: it is kept alive as wanted, and neither
+    /// side has a fence or is announced. Each holder has its own fence, which only nodes give, and
+    /// each leader its own term.
     pub(super) fn suits(holder: &Holder, wanted: &LockOptions) -> bool {
         holder.keep_alive == wanted.keep_alive
             && !rules::needs_own_fence(holder.is_fenced || wanted.is_fenced)
             && !rules::needs_own_term(holder.is_announced || wanted.is_announced)
     }
 
-    /// The ballot of an attempt that never went to the nodes: `holds` hold the key for another
-    /// client.
+    /// The ballot of an attempt that never went to the nodes. The nodes of `holds` hold the key for
+    /// another client.
     pub(super) fn queued_ballot(&self, holds: NodeMask) -> Ballot {
         self.ballot(NodeMask::EMPTY, holds, Cause::Queued)
     }

@@ -1,7 +1,8 @@
 //! The table, its calls and its wakers under a checker of thread schedules: each run draws a new
-//! random order. A run that hangs shows a lost wake-up, or a mutex taken twice.
+//! random order. A run that hangs shows a lost wake-up, or a mutex that a thread locks twice.
 //!
-//! Production code but for the driver, whose network is a set of held keys, and the sleep beside it.
+//! All code is production code, except the driver, whose network is a set of held keys, and the
+//! sleep beside it.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -34,10 +35,11 @@ use crate::token::TokenBytes;
 
 /// Schedules per scenario, without `REDBOLT_SCHEDULES=N`.
 const SCHEDULES: usize = 300;
-/// Long enough that no call ends by time.
+/// So long that no call ends by time.
 const LONG: Duration = Duration::from_secs(20);
 
-/// A key that another client holds, for as long as this client holds the one that it sees.
+/// A key that another client holds, for as long as this client holds the key `SEEN`, which it
+/// watches.
 const OTHERS: &[u8] = b"others";
 const SEEN: &[u8] = b"seen";
 
@@ -82,13 +84,13 @@ impl Network {
         Ok(self.pool.make(id, (key, &token, None), now() + LONG, NodeMask::first(1)).0)
     }
 
-    /// Releases the leases that were dropped.
+    /// Releases the leases that their holders dropped.
     fn collect(&mut self) {
         let held = &mut self.held;
         self.pool.take_dropped(|dropped| held.retain(|_, id| *id != dropped));
     }
 
-    /// Another client lets go of its key as soon as it sees that one of this client's is free.
+    /// Another client lets go of its key as soon as it sees that this client's key `SEEN` is free.
     fn answer_late(&mut self) {
         self.collect();
         if !self.held.contains_key(SEEN) {
@@ -99,7 +101,7 @@ impl Network {
         }
     }
 
-    /// Hands results out and takes commands. Returns what follows where that ends the lead.
+    /// Hands results out and takes commands. Returns the end of the lead, if it ends here.
     fn exchange(&mut self, inner: &Inner, lead: Option<&Lead>) -> Option<LeadEnd> {
         let Self { engine, replies, commands, tell, .. } = self;
         let end = inner.with(|table| {
@@ -119,7 +121,7 @@ impl Network {
         end
     }
 
-    /// Carries the commands out. Returns when something is due next; `None` where the end has come.
+    /// Carries the commands out. Returns when something is due next; `None` once the end has come.
     fn carry_out(&mut self) -> Option<Instant> {
         for command in std::mem::take(&mut self.commands) {
             match command {
@@ -135,7 +137,7 @@ impl Network {
                     drop(lease);
                     self.replies.push((call, CallResult::Unlock(Ok(Unlocked::Released))));
                 }
-                // A call that was given up has ended by then.
+                // A call that its caller gave up has ended by then.
                 Command::Call(..) => {}
                 Command::Release(lease) => drop(lease),
                 Command::Close | Command::Shutdown { .. } => self.is_over = true,
@@ -172,7 +174,7 @@ impl Network {
     }
 }
 
-/// Where a thread sleeps that no `unpark` reaches.
+/// A place to sleep that no `unpark` reaches.
 #[derive(Default)]
 struct Bed {
     is_called: Mutex<bool>,
@@ -194,7 +196,7 @@ impl Bed {
     }
 }
 
-/// Who works with the network: the I/O thread, or a caller that leads.
+/// The threads that work with the network: the I/O thread, or a caller that leads.
 #[derive(Default)]
 struct Workers {
     network: Mutex<Option<Network>>,
@@ -243,13 +245,14 @@ impl Workers {
         }
         let mut network = self.network.lock().expect("no panic").take().expect("it is there");
         inner.with(|table| table.close(&mut network.tell));
-        // A node that is away answers its releases once it sees that one of this client's is free.
+        // A node that is away answers its releases once it sees that this client's key `SEEN` is
+        // free.
         while network.turn(inner).is_some() || network.held.contains_key(SEEN) {
             self.sockets.sleep(inner.with(|table| table.fall_asleep(Place::Sockets, Instant::MAX)));
         }
         drop(inner.with(|table| table.end(0, &mut network.tell)));
         notify_all(network.tell.drain(..));
-        // The calls that a real I/O thread would have given up.
+        // A real I/O thread would have given these calls up.
         network.replies.clear();
         network.collect();
         network.held.len()
@@ -305,7 +308,7 @@ impl Room {
     }
 }
 
-/// Runs code of its own, which uses the handle, when it is called and when it is dropped.
+/// Runs its own code, which uses the handle, when it is called and when it is dropped.
 struct Meddler(Client, Thread);
 
 impl Wake for Meddler {
@@ -336,7 +339,7 @@ fn block_on<T>(shared: &Client, mut future: Pin<&mut impl Future<Output = T>>) -
     }
 }
 
-/// Begins a call, which has to wait.
+/// Begins a call that has to wait.
 fn begun<T>(shared: &Client, mut call: Call<'static, T>) -> Call<'static, T> {
     let waker = meddler(shared);
     let poll = Pin::new(&mut call).poll(&mut Context::from_waker(&waker));
@@ -489,7 +492,7 @@ fn calls_that_are_waited_for_together_all_end_and_a_wait_that_is_over_holds_noth
         let other = thread::spawn({
             let shared = shared.clone();
             move || {
-                // No limit is a wait that ends at once, in most schedules before its call does.
+                // A wait with no time ends at once, in most schedules before its call does.
                 let guard = shared.lock("b", patient()).wait_for(Duration::ZERO);
                 drop(guard.map(|guard| guard.expect("its turn has come")));
             }
@@ -503,7 +506,7 @@ fn calls_that_are_waited_for_together_all_end_and_a_wait_that_is_over_holds_noth
     });
 }
 
-/// A caller that leads tells the end, and the I/O thread works on towards it meanwhile.
+/// A caller that leads learns of the end, and the I/O thread works on towards it meanwhile.
 #[test]
 fn what_is_given_back_at_the_end_wakes_who_works_towards_it() {
     each(|setup| {
@@ -554,7 +557,7 @@ fn every_call_ends_when_the_handle_does() {
     });
 }
 
-/// Whether a lease goes to a call that waits, without a word to any node, in whatever order.
+/// Whether a lease goes to a waiting call without a message to any node, in whatever order.
 fn is_handed_on(expected: bool, ttl: Duration, prepare: fn(&mut Guard)) {
     let scenario = move || {
         let (shared, worker) = start(Setup { local_turns: 64, promotes: false });
@@ -587,6 +590,6 @@ pub(super) fn a_lease_whose_token_was_read_is_not_handed_on() {
 
 #[test]
 pub(super) fn a_lease_of_which_the_next_holder_wants_more_is_not_handed_on() {
-    // Half of what a lease of its own would have.
+    // The next call wants half of what a lease of its own would have.
     is_handed_on(false, LONG * 3, |_| {});
 }

@@ -3,14 +3,14 @@
 //!
 //! # Invariants
 //!
-//! - At most one thread drives. While none does, one sleeps that is woken for what comes, and is up by
-//!   the time at which something is due.
+//! - At most one thread drives. While none drives, one sleeps that is woken for new work. It is up
+//!   by the time at which something is due.
 //! - At most one caller leads, or waits for the I/O thread to make room: no other call may wait for
 //!   the end of the leader's.
-//! - Only the driving thread completes the leader's call: a thread that sleeps at the sockets is
-//!   woken by commands only.
-//! - The leader wakes no task. An executor may put a task that is woken behind the one that runs on
-//!   the same thread, and that one blocks.
+//! - Only the driving thread completes the leader's call: only commands wake a thread that sleeps
+//!   at the sockets.
+//! - The leader wakes no task. An executor may put a woken task behind the one that runs on the
+//!   same thread, and that one blocks.
 
 use std::time::Duration;
 
@@ -20,16 +20,16 @@ use super::sync::Thread;
 use crate::rules;
 use crate::time::Instant;
 
-/// The I/O thread leaves the sockets to the callers until none has led for this long: the next leader
-/// reads what the nodes beyond the quorum answer to the last.
+/// The I/O thread leaves the sockets to the callers until none has led for this long. Until then
+/// the next leader reads the late answers of the nodes beyond the quorum.
 pub(super) const LOOKS_AFTER: Duration = Duration::from_millis(1);
 
 /// Where a thread sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// The I/O thread, beside the sockets: a caller may drive in its place.
+    /// The I/O thread sleeps here, beside the sockets: a caller may drive in its place.
     Gate,
-    /// The driving thread, at the sockets.
+    /// The driving thread sleeps here, at the sockets.
     Sockets,
 }
 
@@ -39,9 +39,10 @@ pub(super) struct Sleeping {
     pub(super) promotes: bool,
     /// A caller leads, or waits for the I/O thread to make room.
     pub(super) is_led: bool,
-    /// A task waits since: before anything is handed out the leader makes room for the I/O thread.
+    /// A task has begun to wait: before the leader hands any result out, it makes room for the I/O
+    /// thread.
     pub(super) must_leave: bool,
-    /// Which thread to wake for what comes, and when it wakes by itself; `None` while a thread drives.
+    /// The thread to wake for new work, and when it wakes by itself; `None` while a thread drives.
     pub(super) asleep: Option<(Place, Instant)>,
     /// When the I/O thread wakes at its gate.
     pub(super) gate_until: Instant,
@@ -71,55 +72,55 @@ impl Sleeping {
         self.asleep = None;
     }
 
-    /// A caller waits for what the driving thread hands out.
+    /// A caller waits for a result of the driving thread.
     pub(super) fn listens(&mut self, listener: &Listener) {
         self.must_leave |= self.is_led && rules::must_leave(matches!(listener, Listener::Task(_)));
     }
 }
 
-/// What a leader drives for.
+/// The purpose of a lead.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lead {
-    /// Its call; none of what is under way is its own without.
+    /// The leader's call; `None` if no call under way is its own.
     pub(super) call: Option<CallIndex>,
     pub(super) ends: Instant,
-    /// It has written what there was to do.
+    /// The leader has written the commands.
     pub(super) has_written: bool,
 }
 
 impl Lead {
-    /// Until the call is done, at most until `ends`.
+    /// A lead until the call is done, at most until `ends`.
     pub(super) const fn until(call: CallIndex, ends: Instant) -> Self {
         Self { call: Some(call), ends, has_written: false }
     }
 
-    /// Until all is written that there is to do.
+    /// A lead until all commands are written.
     pub(super) const fn once() -> Self {
         Self { call: None, ends: Instant::MAX, has_written: false }
     }
 
-    /// Whether it waits for an answer of the nodes.
+    /// Whether the leader waits for an answer of the nodes.
     pub(super) const fn waits(&self) -> bool {
         self.call.is_some()
     }
 }
 
-/// When the driver is to be driven next, at the end of a lead.
+/// When the driver must be driven next, at the end of a lead.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Due {
     /// The I/O thread has to drive.
     Now,
     At(Instant),
-    /// When the I/O thread looks, which it does soon.
+    /// At the I/O thread's next look, which comes soon.
     Soon,
 }
 
-/// What follows from the end of a lead.
+/// The duties of a thread at the end of its lead.
 #[derive(Debug, Default)]
 pub(super) struct LeadEnd {
     /// The result of the leader's call.
     pub(super) taken: Option<Taken>,
-    /// The I/O thread is to be woken at its gate.
+    /// The leader must wake the I/O thread at its gate.
     pub(super) wakes_gate: bool,
     /// The caller that leads next.
     pub(super) next: Option<Thread>,

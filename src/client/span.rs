@@ -1,16 +1,17 @@
-//! [`CallSpan`]: the span in which the I/O thread carries out a call, from the thread of its caller:
-//! the feature `tracing`. Without it nothing is kept.
+//! [`CallSpan`]: the span in which the I/O thread carries out a call, from the thread of its
+//! caller: the feature `tracing`. Without it nothing is kept.
 //!
 //! # Invariants
 //!
-//! - None is made, cloned or dropped under the table's mutex: each is a call of the subscriber's.
+//! - No span is made, cloned or dropped under the table's mutex: each of these calls the
+//!   subscriber.
 
 use std::time::Duration;
 
 #[cfg(feature = "tracing")]
 use tracing::{Level, Span, dispatcher, span::Id};
 
-/// A subscriber that never comes to the end of the spans is left at this many.
+/// A subscriber may never come to the end of the spans: stop at this many.
 #[cfg(feature = "tracing")]
 const DEPTH_MAX: usize = 256;
 
@@ -28,7 +29,7 @@ impl Default for CallSpan {
 }
 
 impl CallSpan {
-    /// For what is no caller's.
+    /// For work that belongs to no caller.
     pub(super) const fn none() -> Self {
         Self {
             #[cfg(feature = "tracing")]
@@ -36,7 +37,7 @@ impl CallSpan {
         }
     }
 
-    /// The span that this thread is in.
+    /// The span in which this thread is.
     pub(super) fn current() -> Self {
         Self {
             #[cfg(feature = "tracing")]
@@ -44,8 +45,8 @@ impl CallSpan {
         }
     }
 
-    /// That of a call for a lock, inside the span that this thread is in: until its result, with its
-    /// time behind others of this process.
+    /// The span of a call for a lock, inside the span in which this thread is. It lasts until the
+    /// call's result, with its time behind others of this process.
     #[cfg_attr(not(feature = "tracing"), expect(unused_variables, reason = "for the span"))]
     pub(super) fn of_lock(key: &[u8], ttl: Duration) -> Self {
         #[cfg(feature = "tracing")]
@@ -74,14 +75,14 @@ impl CallSpan {
     }
 }
 
-/// Runs `work` in none of the spans that this thread is in: most of it is not for their caller.
+/// Runs `work` outside all spans of this thread: most of the work is not for their caller.
 pub(super) fn outside<T>(work: impl FnOnce() -> T) -> T {
     #[cfg(feature = "tracing")]
     let _outside = Outside::begin();
     work()
 }
 
-/// The spans to go back into, the innermost first.
+/// The spans to enter again, the innermost first.
 #[cfg(feature = "tracing")]
 struct Outside(Vec<Id>);
 

@@ -1,11 +1,11 @@
-//! [`Table`]: what callers' threads and the I/O thread share, behind one mutex that is held for
-//! some hundred nanoseconds at a time: no system call, large allocation or foreign code runs under
-//! it.
+//! [`Table`]: the data that callers' threads and the I/O thread share, behind one mutex. A thread
+//! holds it for some hundred nanoseconds at a time: no system call, large allocation or foreign
+//! code runs under it.
 //!
 //! # Invariants
 //!
 //! - Of the calls for one key that may wait, at most one competes on the network.
-//! - The first of a queue is promoted as soon as the key has neither holder nor competitor.
+//! - The first call of a queue is promoted as soon as the key has neither holder nor competitor.
 //! - Commands are carried out in their order: a SET goes behind the release before it.
 //! - The I/O thread sleeps only while there are no commands, and no longer than until something is
 //!   due here.
@@ -30,14 +30,14 @@ use crate::query::Query;
 use crate::quorum::NodeMask;
 use crate::time::Instant;
 
-/// What the I/O thread is to do.
+/// A command for the I/O thread.
 #[cfg_attr(
     feature = "tracing",
     expect(clippy::large_enum_variant, reason = "a box would be an allocation of each call")
 )]
 #[derive(Debug)]
 pub(super) enum Command {
-    /// Something for this call, in the span of its caller.
+    /// A task for this call, in the span of its caller.
     Call(CallIndex, Task, CallSpan),
     /// A lease to release; no call waits for the result.
     Release(Lease),
@@ -90,7 +90,8 @@ pub(super) struct Table {
     pub(super) sleeping: Sleeping,
     /// Nothing here is due before this.
     pub(super) next_due: Instant,
-    /// When locks have lingered for long enough, the next first; some are taken again by then.
+    /// When locks have lingered for long enough, the next first; a call may have taken some of them
+    /// again by then.
     pub(super) lingering: BinaryHeap<Reverse<(Instant, QueueIndex)>>,
     /// No call may begin any more.
     pub(super) is_closed: bool,
@@ -98,7 +99,7 @@ pub(super) struct Table {
     pub(super) ended: Option<usize>,
     pub(super) rules: Arc<Rules>,
     pub(super) counting: Counting,
-    /// The nodes that may vote, as the I/O thread last saw.
+    /// The nodes that may vote, as the I/O thread last saw them.
     pub(super) voters: NodeMask,
 }
 
@@ -122,7 +123,7 @@ impl Table {
 
     // ---- callers ----
 
-    /// Releases a lease of a queue, unless the client has ended: then its TTL ends the key.
+    /// Releases a lease of a queue. If the client has ended, its TTL ends the key instead.
     pub(super) fn release(&mut self, queue: QueueIndex, lease: Lease) {
         if self.ended.is_some() {
             return;
@@ -156,7 +157,7 @@ impl Table {
 
     // ---- inside ----
 
-    /// The first of the queue competes, if the key has neither holder nor competitor.
+    /// The first call of the queue competes, if the key has neither holder nor competitor.
     pub(super) fn advance(&mut self, index: QueueIndex) {
         let queue = self.queues.at_mut(index);
         let Some(next) = queue.first else { return };
@@ -173,7 +174,7 @@ impl Table {
         self.compete(index, next);
     }
 
-    /// The call waits behind others no longer.
+    /// The call no longer waits behind others.
     pub(super) fn leave_queue(&mut self, call: CallIndex) {
         if let Some(queue) = self.calls.at(call).queue {
             self.queues.unlink(queue, call, &mut self.calls);

@@ -30,7 +30,7 @@ pub(super) struct Worker {
     /// The operation of each call, and the call of each operation, by their small numbers.
     ops: Vec<Option<OpId>>,
     calls: Vec<Option<(OpId, CallIndex)>>,
-    /// The nodes that may vote, as the table knows.
+    /// The nodes that may vote, as the table knows them.
     voters: NodeMask,
     /// Reused from pass to pass.
     commands: Vec<Command>,
@@ -38,10 +38,10 @@ pub(super) struct Worker {
     tell: Vec<Listener>,
 }
 
-/// How often commands are taken before what they write goes out.
+/// How often the driving thread takes commands before it writes.
 const ROUNDS_MAX: usize = 8;
 
-/// What follows from the commands.
+/// How the I/O thread goes on after the commands.
 #[derive(Clone, Copy)]
 enum Flow {
     GoesOn,
@@ -67,7 +67,8 @@ impl Worker {
         }
     }
 
-    /// The I/O thread drives until there is nothing to do. Returns until when; `None` at the end.
+    /// The I/O thread drives until there is nothing to do. Returns the time until which it may
+    /// sleep; `None` at the end.
     pub(super) fn work(&mut self) -> Option<Instant> {
         self.poller.read(&mut self.driver).ok()?;
         loop {
@@ -80,7 +81,7 @@ impl Worker {
         }
     }
 
-    /// A caller drives in the place of the I/O thread. `None` where the I/O thread has to.
+    /// A caller drives in the place of the I/O thread. `None` if the I/O thread has to.
     pub(super) fn lead(&mut self, mut lead: Lead) -> Option<LeadEnd> {
         // The thread that drove before may have carried the leader's command out.
         if !self.inner.with(|table| table.take_leads_commands(&lead, &mut self.commands)) {
@@ -117,16 +118,16 @@ impl Worker {
         self.poller.park(&mut self.driver, within(until))
     }
 
-    /// Hands out results, carries out commands and writes. Returns when something of a call is due
-    /// next; `None` where the end has come.
+    /// Hands out results, carries out commands and writes. Returns when something for a call is due
+    /// next; `None` once the end has come.
     fn turn(&mut self) -> Option<Instant> {
         self.gather();
         let _goes_on = self.exchange(None);
         self.carry_out(ROUNDS_MAX, now())
     }
 
-    /// Carries the commands out and writes. Returns when something of a call is due next; `None` where
-    /// the end has come.
+    /// Carries the commands out and writes. Returns when something for a call is due next; `None`
+    /// once the end has come.
     fn carry_out(&mut self, rounds: usize, time: Instant) -> Option<Instant> {
         if !self.commands.is_empty() {
             self.flow = self.carry_out_all(rounds, time);
@@ -143,8 +144,8 @@ impl Worker {
         Some([asking, connecting].into_iter().flatten().min().unwrap_or(Instant::MAX))
     }
 
-    /// Reads the sockets if the last pass was too long ago for the commands that are next. Returns the
-    /// time at which they begin.
+    /// Reads the sockets if the last pass was too long ago for the next commands. Returns the time
+    /// at which the commands begin.
     fn read_before_commands(&mut self) -> Option<Instant> {
         let (engine, time) = (self.driver.engine(), now());
         // A waiter may have announced itself to a lock that is about to be released.
@@ -155,7 +156,7 @@ impl Worker {
         Some(time)
     }
 
-    /// Whether the table may have to know what the last pass brought.
+    /// Whether the table may have to know the results of the last pass.
     fn has_news(&self) -> bool {
         !(self.asks.is_empty() && self.connecting.is_empty())
             || self.driver.has_news()
@@ -268,12 +269,12 @@ impl Worker {
             Outcome::Adopt(result) => CallResult::Adopt(result),
             Outcome::Unlock(result) => CallResult::Unlock(result),
             Outcome::Query(answers) => CallResult::Answers(Ok(answers)),
-            // Not the result of a call: the lease itself shows it.
+            // This is not the result of a call: the lease itself shows it.
             Outcome::Lost(_) => return None,
         })
     }
 
-    /// Hands out results and takes commands under one hold of the mutex; then notifies listeners. A
+    /// Hands out results and takes commands under one lock of the mutex, then notifies listeners. A
     /// leader whose lead ends here takes no commands.
     fn exchange(&mut self, lead: Option<&Lead>) -> Option<LeadEnd> {
         let Self { driver, inner, commands, replies, tell, .. } = self;
@@ -288,7 +289,7 @@ impl Worker {
             let has_lost = driver.take_loss();
             table.hand_out(driver.engine(), has_lost, time, replies, tell);
             let due = || {
-                // A call that waits for its time may have to be looked at by now.
+                // A call that waits for its time may be due for a look by now.
                 let calls = if has_calls { Instant::default() } else { Instant::MAX };
                 calls.min(driver.next_deadline().unwrap_or(Instant::MAX))
             };
@@ -369,8 +370,8 @@ impl Worker {
         }
     }
 
-    /// Gives up what is under way, sends the releases owed and waits for the answers, until `ends`
-    /// at the latest.
+    /// Gives up the calls under way, sends the releases owed and waits for the answers, until
+    /// `ends` at the latest.
     fn shut_down(mut self, mut ends: Instant) {
         self.driver.give_up();
         let waits = self.connecting.drain(..).map(|(call, _)| (call, CallKind::Connect));
@@ -404,8 +405,8 @@ impl Worker {
         inner.end(owed);
     }
 
-    /// Takes what came after the client was closed: leases given back, which it releases, and
-    /// further calls of `shutdown`. Returns until when to wait: the earliest of their limits.
+    /// Takes the commands that came after the client was closed: leases to release, and further
+    /// calls of `shutdown`. Returns until when to wait: the earliest of their limits.
     fn take_last(&mut self, mut ends: Instant) -> Instant {
         for command in self.commands.drain(..) {
             match command {

@@ -1,15 +1,16 @@
-//! What an answer says, by its first words: whether the command ran, and if not, why.
+//! The meaning of an answer by its first words: whether the command ran, and if not, why.
 //!
 //! # Contract
 //!
-//! - [`Answer::Refused`] only where the server is known to refuse before it executes. Everything
-//!   else is [`Answer::Odd`]: the key may have been written.
-//! - Text behind the first words is never read, kept or shown: servers echo arguments there.
+//! - [`Answer::Refused`] only if the server is known to refuse before it executes. Every other
+//!   answer is [`Answer::Odd`]: the key may have been written.
+//! - Redbolt never reads, keeps or shows the text behind the first words: servers echo arguments
+//!   there.
 
 use crate::error::Cause;
 use crate::resp::{Quick, Reply};
 
-/// An answer to one of the commands a lock is made of.
+/// An answer to one of the commands of which a lock is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// `+OK`.
@@ -20,13 +21,14 @@ pub(crate) enum Answer {
     Zero,
     /// Integer one.
     One,
-    /// A counter of fences, or a time; the number itself is beside the answer, which is small.
+    /// A counter of fences, or a time. The number itself is stored beside the answer, which is
+    /// small.
     Number,
     /// The script cache does not hold the script.
     NoScript,
     /// Refused before execution.
     Refused(Cause),
-    /// Anything else: it may have run.
+    /// Anything else: the command may have run.
     Odd,
 }
 
@@ -42,7 +44,7 @@ impl From<Quick> for Answer {
     }
 }
 
-/// The answer that `reply` stands for.
+/// The meaning of `reply`.
 #[expect(clippy::wildcard_enum_match_arm, reason = "any other shape answers nothing we asked")]
 pub(crate) fn classify(reply: &Reply<'_>) -> Answer {
     match reply {
@@ -98,8 +100,8 @@ fn classify_error(text: &[u8]) -> Answer {
     Answer::Refused(cause)
 }
 
-/// Whether the user was denied the command or only the key: the first concerns the node, the second
-/// the call.
+/// Whether the server denied the user the command or only the key: the first concerns the node, the
+/// second the call.
 fn denied(text: &[u8]) -> Cause {
     let names_command = text.windows(COMMAND_DENIED.len()).any(|part| part == COMMAND_DENIED);
     if names_command { Cause::NoPermission } else { Cause::KeyDenied }

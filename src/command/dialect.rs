@@ -1,11 +1,12 @@
-//! Which commands a server offers to delete or extend a key only if it holds the token, best first.
+//! The commands that a server offers to delete or extend a key only if it holds the token, best
+//! first.
 //!
-//! The first guess is by name and version. The server's answers decide: after a step that it does
-//! not know or permit comes the next.
+//! The first guess goes by name and version. The server's answers decide: after a step that the
+//! server does not know or permit comes the next.
 
 use std::fmt;
 
-/// What kind of server a node says it is.
+/// The kind of server that a node says it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServerKind {
     Redis,
@@ -29,9 +30,9 @@ pub(crate) enum ReleaseStep {
     DelIfEq,
     /// `DELEX .. IFEQ`: Redis from 8.4, Dragonfly from 1.37, Valkey from 9.2.
     DelEx,
-    /// `EVALSHA`; NOSCRIPT is answered with one `EVAL`.
+    /// `EVALSHA`; the client answers NOSCRIPT with one `EVAL`.
     EvalSha,
-    /// `EVAL`: for a script that is not loaded, and where the client will not be there to read
+    /// `EVAL`: for a script that is not loaded, and if the client will not be there to read
     /// NOSCRIPT.
     Eval,
 }
@@ -41,31 +42,31 @@ pub(crate) enum ReleaseStep {
 pub(crate) enum ExtendStep {
     /// `SET .. IFEQ .. PX`: Valkey from 8.1, Redis from 8.4.
     SetIfEq,
-    /// `EVALSHA`; NOSCRIPT is answered with one `EVAL`.
+    /// `EVALSHA`; the client answers NOSCRIPT with one `EVAL`.
     EvalSha,
     /// `EVAL`.
     Eval,
 }
 
-/// A way to do something, in the order in which they are tried.
+/// A form of a command; clients try the forms in this order.
 pub(crate) trait Form: Copy + Ord {
-    /// What a node that answers NOSCRIPT is sent.
+    /// The form for a node that answers NOSCRIPT.
     const EVAL: Self;
 
-    /// The same without a second step, for which the client will not be there.
+    /// The same form without a second step, because the client will not be there for one.
     fn in_full(self) -> Self {
         if self.next() == Some(Self::EVAL) { Self::EVAL } else { self }
     }
 
-    /// What is tried where the server does not offer this.
+    /// The form to try if the server does not offer this one.
     fn next(self) -> Option<Self>;
 
-    /// What does the same where memory is too short for this.
+    /// A form with the same effect, if memory is too short for this one.
     fn without_memory(self) -> Option<Self> {
         None
     }
 
-    /// The one in use at a node.
+    /// The form in use at a node.
     fn of(dialect: &mut Dialect) -> &mut Option<Self>;
 }
 
@@ -97,7 +98,7 @@ impl Form for ExtendStep {
         }
     }
 
-    /// SET is refused there; PEXPIRE in a script is not.
+    /// Without memory a server refuses SET, but not PEXPIRE in a script.
     fn without_memory(self) -> Option<Self> {
         (self == Self::SetIfEq).then_some(Self::EvalSha)
     }
@@ -130,7 +131,7 @@ impl Dialect {
         }
     }
 
-    /// Leaves `form`, which the server does not offer. Late answers to an earlier step change
+    /// Leaves `form`, which the server does not offer. A late answer to an earlier step changes
     /// nothing.
     pub(crate) fn leave<F: Form>(&mut self, form: F) {
         let now = F::of(self);
@@ -139,8 +140,8 @@ impl Dialect {
         }
     }
 
-    /// Leaves the step of the release that was just denied; both script steps at once, because
-    /// EVALSHA needs EVAL after a NOSCRIPT.
+    /// Leaves the step of the release that the server just denied. Leaves both script steps at
+    /// once, because EVALSHA needs EVAL after a NOSCRIPT.
     pub(crate) fn leave_proof(&mut self) {
         let is_script = self.releases_by_script();
         let step = if is_script { Some(ReleaseStep::Eval) } else { self.release };
@@ -154,7 +155,7 @@ impl Dialect {
         matches!(self.release, Some(ReleaseStep::EvalSha | ReleaseStep::Eval))
     }
 
-    /// Whether the scripts are worth loading.
+    /// Whether it is useful to load the scripts.
     pub(crate) fn uses_scripts(self) -> bool {
         self.release == Some(ReleaseStep::EvalSha) || self.extend == Some(ExtendStep::EvalSha)
     }

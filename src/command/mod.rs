@@ -1,6 +1,7 @@
-//! The commands Redbolt sends, as bytes, and what an answer to one means for a lock.
+//! The commands that Redbolt sends, as bytes, and what an answer to one means for a lock.
 //!
-//! Layer: above `resp`, below `node`. Appends to buffers it is given; nothing here waits or counts.
+//! Layer: above `resp`, below `node`. It appends to the caller's buffers; nothing here waits or
+//! counts.
 
 mod answer;
 mod dialect;
@@ -25,8 +26,8 @@ pub(crate) const EXTEND_SCRIPT: &str = "if redis.call('get',KEYS[1]) == ARGV[1] 
      return redis.call('pexpire',KEYS[1],ARGV[2]) else return 0 end";
 
 /// Takes the lock, and raises the counter of its fences to a proposed number if that is higher.
-/// Answers 0 where the lock is taken, 1 where the number was accepted, and else the counter. The
-/// counter is looked at first, so that an error leaves nothing behind.
+/// Answers 0 if the lock is taken, 1 if it accepted the number, and otherwise the counter. The
+/// script looks at the counter first, so that an error leaves nothing behind.
 pub(crate) const FENCED_SET_SCRIPT: &str = "local s=redis.call('get',KEYS[2]) or '0' \
      local c=tonumber(s) if not(c and c>=0 and c<9007199254740991) then \
      return redis.error_reply('FENCE counter') end \
@@ -34,20 +35,22 @@ pub(crate) const FENCED_SET_SCRIPT: &str = "local s=redis.call('get',KEYS[2]) or
      if c<tonumber(ARGV[3]) then redis.call('set',KEYS[2],ARGV[3],'PX',ARGV[4]) return 1 end \
      return s";
 
-/// Hands the lock over, if it holds the token: writes the token of a waiter, and tells the waiter.
-/// Answers 0 where the lock does not hold the token, 2 where the waiter heard of it; else the key
-/// is deleted, and the answer is 1. DEL comes first: a user who may not run it gets an error before
-/// anything has changed. SET comes before PUBLISH: of one that is refused nobody may have been told,
-/// and a message without a SET of this script would be a vote that the node did not cast.
+/// Hands the lock over, if the lock holds the token: writes the token of a waiter, and tells the
+/// waiter. Answers 0 if the lock does not hold the token, and 2 if the waiter heard of it.
+/// Otherwise it deletes the key and answers 1. DEL comes first: a user who may not run it gets an
+/// error before anything has changed. SET comes before PUBLISH: if the SET is refused, no waiter
+/// has been told. A message without a SET of this script would be a vote that the node did not
+/// cast.
 pub(crate) const TRANSFER_SCRIPT: &str = "if redis.call('get',KEYS[1])~=ARGV[1] then return 0 end \
      redis.call('del',KEYS[1]) local s=redis.pcall('set',KEYS[1],ARGV[2],'PX',ARGV[3]) \
      if type(s)=='table' and s.ok then local n=redis.pcall('publish',ARGV[4],ARGV[5]) \
      if type(n)=='number' and n>0 then return 2 end redis.call('del',KEYS[1]) end return 1";
 
-/// Says who has the lock, and tells that client that the caller waits. Answers null where the key is
-/// free, or has the token of the caller's own attempt; else the token of the key, its TTL in
-/// milliseconds, and how many clients were told. A token begins with the id of its client, and so the
-/// script finds the channel; it puts the token into the message.
+/// Returns the holder of the lock, and tells that holder's client that the caller waits. Answers
+/// null if the key is free, or has the token of the caller's own attempt. Otherwise it answers the
+/// token of the key, its TTL in milliseconds, and how many clients heard the message. A token
+/// begins with the id of its client, and so the script finds the channel. The script puts the token
+/// into the message.
 pub(crate) const INTRODUCTION_SCRIPT: &str = "local h=redis.pcall('get',KEYS[1]) \
      if not h or h==ARGV[1] then return false end local n=0 \
      if type(h)~='string' then h='' elseif #h==40 and not h:find('[^0-9a-f]') then \
@@ -55,7 +58,7 @@ pub(crate) const INTRODUCTION_SCRIPT: &str = "local h=redis.pcall('get',KEYS[1])
      return string.char(tonumber(b,16)) end)..ARGV[4]) if type(n)~='number' then n=0 end end \
      return {h,redis.call('pttl',KEYS[1]),n}";
 
-/// Raises the counter, if the lock holds the token; else answers 0.
+/// Raises the counter, if the lock holds the token; otherwise answers 0.
 pub(crate) const RAISE_SCRIPT: &str = "if redis.call('get',KEYS[1])~=ARGV[1] then return 0 end \
      local s=redis.call('get',KEYS[2]) or '0' local c=tonumber(s) \
      if not(c and c>=0 and c<9007199254740991) then return redis.error_reply('FENCE counter') end \
@@ -65,8 +68,8 @@ pub(crate) const RAISE_SCRIPT: &str = "if redis.call('get',KEYS[1])~=ARGV[1] the
 pub(crate) const RELEASE_SHA: &[u8; 40] = b"ae3671744a5dbb24ea37ef607b8b10ac7856d43e";
 pub(crate) const EXTEND_SHA: &[u8; 40] = b"0be193f9697b4b30826e1bc553c0064e0e04668c";
 
-/// `SET key token NX PX ttl`, the only command that takes a lock: unlike a script it is never sent
-/// a second time, behind its own release.
+/// `SET key token NX PX ttl`, the only command that takes a plain lock. Unlike a script, the client
+/// never sends it a second time, behind its own release.
 pub(crate) fn append_set(
     out: &mut Vec<u8>,
     key: &Key,
@@ -80,8 +83,8 @@ pub(crate) fn append_set(
     options.append(out, ttl_ms);
 }
 
-/// As [`append_set`], with a fence. Like a SET it is never sent a second time, so it goes as EVAL,
-/// which needs no script to be loaded.
+/// As [`append_set`], with a fence. As with a SET, the client never sends it a second time, so it
+/// goes as EVAL, which needs no loaded script.
 pub(crate) fn append_fenced_set(
     out: &mut Vec<u8>,
     key: &Key,
@@ -97,8 +100,8 @@ pub(crate) fn append_fenced_set(
     append_number(out, fence_ttl_ms);
 }
 
-/// Hands the lock over to the waiter with the token `to`, and tells it by `message`. It goes as EVAL:
-/// by the time of a NOSCRIPT the waiter could not be told in time.
+/// Hands the lock over to the waiter with the token `to`, and tells it by `message`. It goes as
+/// EVAL: after a NOSCRIPT it would be too late to tell the waiter.
 pub(crate) fn append_transfer(
     out: &mut Vec<u8>,
     key: &Key,
@@ -115,8 +118,9 @@ pub(crate) fn append_transfer(
     append_bulk(out, message);
 }
 
-/// Asks who has the lock, and tells that client by a message with the two parts around its token,
-/// through the channel whose name begins with `prefix`. `token` is that of the caller's own attempt.
+/// Asks for the holder of the lock, and tells that client by a message with the two parts around
+/// its token. The message goes to the channel whose name begins with `prefix`. `token` belongs to
+/// the caller's own attempt.
 pub(crate) fn append_introduction(
     out: &mut Vec<u8>,
     key: &Key,
@@ -146,7 +150,7 @@ pub(crate) fn append_raise(
     append_number(out, fence_ttl_ms);
 }
 
-/// What both begin with: the script, the lock, the counter beside it, and the token.
+/// The common beginning of both: the script, the lock, the counter beside it, and the token.
 fn append_fence_script(out: &mut Vec<u8>, script: &str, key: &Key, token: &TokenBytes) {
     out.extend_from_slice(b"$4\r\nEVAL\r\n");
     append_bulk(out, script.as_bytes());
@@ -158,17 +162,18 @@ fn append_fence_script(out: &mut Vec<u8>, script: &str, key: &Key, token: &Token
     append_token(out, token);
 }
 
-/// Behind the key of a lock: the key of the counter of its fences.
+/// The suffix that makes the key of a lock's counter of fences from the key of the lock.
 pub(crate) const FENCE_SUFFIX: &[u8] = b":fence";
 
-/// Whether the nodes keep something beside a lock in this key, a counter of fences or the claim of a
-/// leader: no lock may be mistaken for one.
+/// Whether a key belongs to a counter of fences or to the claim of a leader. The nodes keep these
+/// beside locks, and no lock may be mistaken for one.
 #[inline]
 pub(crate) fn is_reserved(key: &[u8]) -> bool {
     key.ends_with(FENCE_SUFFIX) || key.ends_with(CLAIM_SUFFIX)
 }
 
-/// In front of the replication id: the key of the marker that says since when a node has been a master.
+/// The prefix that makes a marker's key from a replication id. The marker tells since when a node
+/// has been a master.
 pub(crate) const MARKER_PREFIX: &str = "redbolt:since:";
 
 /// The options of the last SET, encoded: nearly all locks of a program have the same TTL.
@@ -273,7 +278,7 @@ pub(crate) fn append_extend(
     append_number(out, ttl_ms);
 }
 
-/// Writes what a leader says of itself, for as long as its lock lasts.
+/// Writes a leader's claim, for as long as its lock lasts.
 pub(crate) fn append_claim(out: &mut Vec<u8>, key: &Key, value: &TokenBytes, ttl_ms: u32) {
     out.extend_from_slice(b"*5\r\n$3\r\nSET\r\n");
     append_key(out, key);
@@ -323,7 +328,7 @@ pub(crate) fn append_script_loads(out: &mut impl BufMut) {
     append_command(out, &[b"SCRIPT", b"LOAD", EXTEND_SCRIPT.as_bytes()]);
 }
 
-/// What a command with a script of one key begins with.
+/// The beginning of a command with a script of one key.
 fn append_script(out: &mut Vec<u8>, script: &str, key: &Key) {
     out.extend_from_slice(b"$4\r\nEVAL\r\n");
     append_bulk(out, script.as_bytes());

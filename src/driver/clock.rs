@@ -6,7 +6,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::time::Instant;
 
-/// This clock runs on while the machine is suspended, as a server's TTL does. Never the wall clock.
+/// The clock runs on while the machine is suspended, as a server's TTL does. Never the wall clock.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const CLOCK: ClockId = ClockId::Boottime;
 
@@ -14,14 +14,14 @@ const CLOCK: ClockId = ClockId::Boottime;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 const CLOCK: ClockId = ClockId::Monotonic;
 
-/// The system's wall clock: how long ago 1970 began. Only fences begin with it.
+/// The system's wall clock: the time since the beginning of 1970. Only fences begin with it.
 pub(super) fn wall() -> Duration {
     let time = clock_gettime(ClockId::Realtime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// The time now. About 23 ns on Linux: it reads the kernel's page and makes no system call.
+/// The time now. Costs about 23 ns on Linux: it reads the kernel's page and makes no system call.
 #[inline]
 #[must_use]
 pub fn now() -> Instant {

@@ -21,19 +21,20 @@ pub struct Completion {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// Of [`Driver::try_lock`] and [`Driver::lock`].
+    /// The result of [`Driver::try_lock`] and [`Driver::lock`].
     Lock(Result<Lease, LockError>),
-    /// Of [`Driver::extend`]; the lease itself knows its new deadline.
+    /// The result of [`Driver::extend`]; the lease itself knows its new deadline.
     Extend(Result<(), ExtendError>),
-    /// Of [`Driver::adopt`].
+    /// The result of [`Driver::adopt`].
     Adopt(Result<Lease, ExtendError>),
-    /// Of [`Driver::unlock`] and [`Driver::unlock_token`].
+    /// The result of [`Driver::unlock`] and [`Driver::unlock_token`].
     Unlock(Result<Unlocked, UnlockError>),
-    /// A lease that is kept alive ended without its release: reported at its deadline at the
-    /// latest, and at once when no quorum can hold its key any more. [`Lease::is_lost`] is already
-    /// true; dropping the lease still releases what may be left of it.
+    /// A lease that is kept alive ended without its release. The driver reports that at the
+    /// deadline at the latest, and at once if no quorum can hold the key any more.
+    /// [`Lease::is_lost`] is already true; dropping the lease still releases what may be left of
+    /// it.
     Lost(LostCause),
-    /// Of [`Driver::query`]: what each node answered, in the order of the configuration.
+    /// The result of [`Driver::query`]: what each node answered, in the order of the configuration.
     Query(Vec<NodeAnswers>),
 }
 
@@ -68,7 +69,7 @@ impl Driver {
         }
     }
 
-    /// Releases the leases that were dropped.
+    /// Releases the leases that their holders dropped.
     pub(crate) fn collect_dropped(&mut self, now: Instant) {
         if !self.pool.has_dropped() {
             return;
@@ -98,7 +99,7 @@ impl Driver {
         }
     }
 
-    /// Copies what the engine did by itself to the leases.
+    /// Copies the changes that the engine made by itself to the leases.
     pub(super) fn copy_changes(&mut self) {
         while let Some(id) = self.engine.poll_change() {
             self.copy_deadline(id);

@@ -7,39 +7,40 @@ use crate::config::Config;
 use crate::error::ConnectError;
 use crate::time::Instant;
 
-/// The nodes' own timers begin a little later than the wait, and say why each did not connect.
+/// The wait lasts a little longer than the nodes' own timers, which say why each did not connect.
 const MARGIN: Duration = Duration::from_millis(20);
 
 /// A wait for a quorum, and maybe for the other nodes.
 #[derive(Debug)]
 pub(crate) struct Connecting {
-    /// Without a quorum by then the wait has failed: only then is it known why each node did not
+    /// Without a quorum by this time the wait fails. Only then is it known why each node did not
     /// connect.
     deadline: Instant,
-    /// How long it goes on behind a quorum, for nodes that are not settled.
+    /// How long the wait goes on after a quorum is ready, for nodes that are not settled.
     rest: Duration,
-    /// Whether it goes on where every node is settled and no quorum is left: nodes may come back.
+    /// Whether the wait goes on if every node is settled and no quorum is left: nodes may come
+    /// back.
     is_patient: bool,
-    /// The deadline was over at the last look: the driver has made a pass since.
+    /// The deadline had passed at the last look, and the driver has made a pass since.
     is_late: bool,
     ready_since: Option<Instant>,
 }
 
 impl Connecting {
-    /// Until every node is settled, or until `node_timeout` after a quorum is ready.
+    /// A wait until every node is settled, or until `node_timeout` after a quorum is ready.
     pub(crate) fn new(config: &Config, now: Instant) -> Self {
         let deadline = now + config.connect_timeout + MARGIN;
         let rest = config.node_timeout;
         Self { deadline, rest, is_patient: false, is_late: false, ready_since: None }
     }
 
-    /// Until a quorum is ready.
+    /// A wait until a quorum is ready.
     pub(crate) const fn until_ready(deadline: Instant) -> Self {
         let rest = Duration::ZERO;
         Self { deadline, rest, is_patient: true, is_late: false, ready_since: None }
     }
 
-    /// Until when the wait goes on at the latest; `None` once it has succeeded.
+    /// The time at which the wait ends at the latest; `None` once it has succeeded.
     pub(crate) fn goes_on_until(
         &mut self,
         driver: &Driver,

@@ -18,7 +18,7 @@ impl Driver {
         while let Some((id, wish)) = self.engine.poll_connection() {
             match wish {
                 Connection::Open => self.open(id),
-                // Whatever the cause, this address does not serve now.
+                // Whatever the cause, this address does not work now.
                 Connection::Close => {
                     self.drop_socket(id, false);
                 }
@@ -36,7 +36,7 @@ impl Driver {
             return;
         }
         let token = Token(self.tokens.start + id.index());
-        // A unix socket is connected at once; its first event says so too.
+        // A unix socket connects at once; its first event reports that too.
         while let Err(error) = link.connect(&self.registry, token) {
             if !link.has_next_address() {
                 let cause = link.cause_of(&error);
@@ -53,7 +53,7 @@ impl Driver {
         let (Some(resolver), Some(link)) = (&self.resolver, self.links.get_mut(id.index())) else {
             return Ok(());
         };
-        // One lookup at a time: a slow name server must not pile up threads.
+        // One lookup at a time for each node: a slow name server must not pile up threads.
         if !link.is_resolving {
             resolver.ask(id.index(), &host.0, host.1)?;
             link.is_resolving = true;
@@ -112,18 +112,18 @@ impl Driver {
     pub(super) fn close(&mut self, id: NodeId, cause: Cause, now: Instant) {
         let is_plain_tcp = self.links.get(id.index()).is_some_and(Link::is_plain_tcp);
         let was_open = self.drop_socket(id, self.engine.serves(id));
-        // A server answers a plain client on its TLS port in no other way.
+        // A server's TLS port closes on a plain client, and gives no other sign.
         let is_unanswered = was_open && is_plain_tcp && self.engine.is_mute(id);
         let cause = if cause == Cause::Closed && is_unanswered { Cause::TlsWanted } else { cause };
         let Some(link) = self.links.get_mut(id.index()) else { return };
-        // The next address of the name may serve; the node is lost only when none does.
+        // The next address of the name may work. The node is lost only if no address does.
         if !was_open && link.has_next_address() {
             return self.open(id);
         }
         self.engine.handle_lost(id, cause, now);
     }
 
-    /// Drops the socket; `served`: its address worked. Returns whether it was connected.
+    /// Drops the socket. `served`: its address worked. Returns whether it was connected.
     pub(super) fn drop_socket(&mut self, id: NodeId, served: bool) -> bool {
         self.readable.remove(id);
         self.connecting.remove(id);
@@ -131,7 +131,7 @@ impl Driver {
         self.links.get_mut(id.index()).is_some_and(|link| link.disconnect(&self.registry, served))
     }
 
-    /// Sets whether the node's socket tells when it takes more bytes.
+    /// Sets whether the node's socket gives an event when it takes more bytes.
     #[cold]
     pub(super) fn watch_writable(&mut self, id: NodeId, is_wanted: bool) {
         let token = Token(self.tokens.start + id.index());

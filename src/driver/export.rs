@@ -1,11 +1,11 @@
-//! Hands the engine's counts since the last time to the recorder of the `metrics` facade, at most
-//! once per second.
+//! Hands what the engine has counted since the last time to the recorder of the `metrics` facade,
+//! at most once per second.
 //!
 //! # Invariants
 //!
-//! - It costs a lock nothing: a pass compares one time, and exports when that has come.
-//! - A driver with nothing to do sleeps: it wakes to export only while there is something new, or a
-//!   call or lease that grows older.
+//! - It costs a lock nothing: a pass compares one time, and exports when that time has come.
+//! - A driver with nothing to do sleeps. It wakes to export only while it has something new to
+//!   export, or while a call or lease grows older.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use crate::time::Instant;
 /// The time between two exports that a driver makes by itself.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Says which call and which lease are the oldest.
+/// Returns the times of the oldest call and the oldest lease.
 pub(crate) type AskOldest = Box<dyn Fn(Instant) -> Oldest + Send + Sync>;
 
-/// What the recorder already has.
+/// The values that the recorder already has.
 pub(super) struct Exporter {
     /// When the next export is due; [`Instant::MAX`] while nothing has happened since the last.
     due: Instant,
@@ -32,7 +32,7 @@ pub(super) struct Exporter {
     attempt_times: Vec<u64>,
     call_times: [Vec<u64>; CallEnd::ALL.len()],
     hold_times: Vec<u64>,
-    /// The calls of the handle that owns the driver, where it counts them itself.
+    /// The calls of the handle that owns the driver, if the handle counts them itself.
     calls: Option<Arc<CallCounts>>,
     /// Asks that handle for its oldest call and lease.
     oldest: Option<AskOldest>,
@@ -69,30 +69,30 @@ impl Exporter {
 impl Driver {
     /// Hands the counts since the last time, and the states of the nodes, to the recorder of the
     /// `metrics` facade. [`drive`](Self::drive) does this by itself at most once per second;
-    /// [`shutdown`](Self::shutdown) and the drop of a driver do it too. Call it where that is too
-    /// late. `docs/observing.md` lists all series.
+    /// [`shutdown`](Self::shutdown) and the drop of a driver do it too. Call it if that is too late
+    /// for you. `docs/observing.md` lists all series.
     ///
-    /// Costs some microseconds and allocations. What is exported before a recorder is installed is
-    /// lost.
+    /// Costs some microseconds and allocations. Values that the driver exports before the program
+    /// has installed a recorder are lost.
     pub fn export_metrics(&mut self) {
         self.export();
     }
 
-    /// How many leases were won so far, by the way in which they were won. Read it before a call for
-    /// a lock and after it to see which way that one came.
+    /// How many leases the client has won so far, by the way in which it won them. Read it before
+    /// and after a call for a lock to see which way that call took.
     #[must_use]
     pub const fn lease_counts(&self) -> LeaseCounts {
         self.engine.lease_counts()
     }
 
-    /// From now on the calls for locks are those that are counted there, not those of the engine.
-    /// `oldest` is asked on the thread that drives.
+    /// From now on the driver exports `calls` and not the engine's count of calls for locks. The
+    /// driving thread asks `oldest`.
     pub(crate) fn export_calls(&mut self, calls: Arc<CallCounts>, oldest: AskOldest) {
         self.exporter.calls = Some(calls);
         self.exporter.oldest = Some(oldest);
     }
 
-    /// Called at the end of a pass.
+    /// The driver calls this at the end of a pass.
     #[inline]
     pub(super) fn export_if_due(&mut self, now: Instant) {
         if self.exporter.due == Instant::MAX {
@@ -103,13 +103,13 @@ impl Driver {
         }
     }
 
-    /// The driver ends: no call and no lease of it grows older for those who look.
+    /// The driver ends: its gauges must not show a call or lease that grows older.
     pub(super) fn export_last(&mut self) {
         self.exporter.oldest = Some(Box::new(|_| Oldest::default()));
         self.export();
     }
 
-    /// Whether anything was new, or grows older.
+    /// Exports everything. Returns whether anything was new, or grows older.
     #[cold]
     fn export(&mut self) -> bool {
         let now = clock::now();
@@ -129,7 +129,7 @@ impl Driver {
             labels.extend(node.map(|node| Label::new("node", node.name.clone())));
             let own = series.labels();
             labels.extend(own.map(|(name, value)| Label::from_static_parts(name, value)));
-            // Even if it is zero: a rate needs a first value.
+            // Even a zero: a rate needs a first value.
             let counter = metrics::counter!(series.name, labels);
             let before = exporter.counts.insert(series, count);
             let more = count.wrapping_sub(before.unwrap_or(0));
@@ -182,7 +182,7 @@ fn seconds_since(at: Instant, now: Instant) -> f64 {
     now.saturating_since(at).as_secs_f64()
 }
 
-/// Exports what the buckets gained; returns whether there was anything.
+/// Exports what the buckets gained. Returns whether they gained anything.
 fn export_times(
     name: &'static str,
     labels: &[Label],
@@ -206,7 +206,7 @@ fn export_times(
     is_new
 }
 
-/// Every state, so that the series of the state that a node has left goes to zero.
+/// Every state, so that the series of a state that a node has left goes to zero.
 const STATES: [NodeState; 7] = [
     NodeState::Disconnected,
     NodeState::Connecting,

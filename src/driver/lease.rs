@@ -1,11 +1,11 @@
-//! [`Lease`]: a lock that is held, as its holder sees it, and the pool that leases come from.
+//! [`Lease`]: a held lock as its holder sees it, and the pool that leases come from.
 //!
 //! # Invariants
 //!
-//! - Dropping a lease allocates nothing and makes no system call, on any thread: it pushes the
-//!   place of its state on a list, and the next drive of the sockets empties that list.
-//! - A lease that is unlocked goes back to its pool at once, not through that list.
-//! - A state is used for another lease only once it has no other reference.
+//! - Dropping a lease allocates nothing and makes no system call, on any thread. It pushes the
+//!   place of the lease's state on a list, and the next drive of the sockets empties that list.
+//! - An unlocked lease goes back to its pool at once, not through that list.
+//! - The pool uses a state for another lease only once it has no other reference.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -23,11 +23,11 @@ use crate::token::{LockToken, TokenBytes};
 /// A lock that a quorum granted, valid until [`deadline`](Self::deadline).
 ///
 /// Dropping it releases the lock without waiting: the next pass of its driver, or the driver's own
-/// drop, sends the release. A lease may outlive its driver: then no release is sent, and the lock
+/// drop, sends the release. A lease may outlive its driver. Then no release is sent, and the lock
 /// stays until its TTL ends the key. To know that the lock is free, pass the lease to
 /// [`Driver::unlock`](crate::driver::Driver::unlock).
 ///
-/// The lock is held until the deadline and no longer, whatever the process does: check
+/// The lock is held until the deadline and no longer, whatever the process does. Check
 /// [`remaining`](Self::remaining) right before each effect that needs the lock. Its methods make no
 /// system call and take no lock; they work from any thread.
 #[must_use = "dropping a lease releases its lock"]
@@ -45,15 +45,15 @@ pub(crate) struct LeaseState {
     deadline: AtomicU64,
     votes: AtomicU32,
     is_lost: AtomicBool,
-    /// The user has the token, and may have given it to others.
+    /// The caller has the token, and may have given it to others.
     is_token_seen: AtomicBool,
-    /// It is back in its pool: dropping it does nothing.
+    /// The lease is back in its pool: dropping it does nothing.
     is_reclaimed: AtomicBool,
     /// The next place in the list of dropped leases.
     next: AtomicU32,
 }
 
-/// The list of dropped leases: a stack whose owner only ever takes all of it.
+/// The list of dropped leases: a stack whose owner always takes all of it.
 #[derive(Debug)]
 struct Inbox {
     head: AtomicU32,
@@ -64,7 +64,7 @@ const END: u32 = u32::MAX;
 impl Lease {
     /// How long the lock is still certainly held; zero when it is over.
     ///
-    /// About 25 ns: one clock read and one atomic load.
+    /// Costs about 25 ns: one clock read and one atomic load.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.remaining_at(clock::now())
@@ -80,10 +80,10 @@ impl Lease {
         !self.remaining().is_zero()
     }
 
-    /// Whether the client knows that the lock is over: no quorum can hold it any more, or it is
-    /// kept alive and its deadline has come. An atomic load; once true, it stays true.
+    /// Whether the client knows that the lock is over. Either no quorum can hold it any more, or it
+    /// is kept alive and its deadline has come. Costs an atomic load; once true, it stays true.
     ///
-    /// It is enough by itself only where a thread drives the sockets all the time. Elsewhere use
+    /// This is enough by itself only if a thread drives the sockets all the time. Otherwise use
     /// [`is_valid`](Self::is_valid), which reads the clock too.
     #[must_use]
     pub fn is_lost(&self) -> bool {
@@ -104,8 +104,8 @@ impl Lease {
     }
 
     /// The value that the nodes hold. With key and token any process can extend and release the
-    /// lock. It says nothing of the order of the holders: to have a resource refuse an earlier one,
-    /// use [`fence`](Self::fence).
+    /// lock. The token does not order the holders: to let a resource refuse an earlier one, use
+    /// [`fence`](Self::fence).
     #[must_use]
     pub fn token(&self) -> LockToken {
         self.state.is_token_seen.store(true, Ordering::Relaxed);
@@ -118,9 +118,9 @@ impl Lease {
         NodeMask::from_bits(self.state.votes.load(Ordering::Relaxed))
     }
 
-    /// The fence, if the lock was asked for with one
-    /// ([`LockOptions::fenced`](crate::LockOptions::fenced)): higher than that of every lease of
-    /// this key before. Hand it to the resource with each write; an extension keeps it.
+    /// The fence, if the caller asked for one
+    /// ([`LockOptions::fenced`](crate::LockOptions::fenced)): higher than that of every earlier
+    /// lease of this key. Hand it to the resource with each write; an extension keeps it.
     #[must_use]
     pub fn fence(&self) -> Option<u64> {
         self.state.fence.map(NonZeroU64::get)
@@ -138,7 +138,7 @@ impl Lease {
         Arc::ptr_eq(&self.state.inbox, &pool.inbox)
     }
 
-    /// The lock was given away: this lease is over, and its drop releases nothing.
+    /// The holder gave the lock away: this lease is over, and its drop releases nothing.
     pub(crate) fn end(&self) {
         self.state.is_lost.store(true, Ordering::Release);
     }

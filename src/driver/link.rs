@@ -1,4 +1,4 @@
-//! The socket of one node and the addresses that it may connect to.
+//! The socket of one node, and the addresses to which it may connect.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -19,16 +19,16 @@ pub(super) struct Link {
     pub(super) socket: Option<Socket>,
     /// Whether the socket is connected.
     pub(super) is_open: bool,
-    /// A short read does not mean that the socket is empty, because the peer has closed its side or
-    /// the bytes come out of a TLS session.
+    /// A short read does not mean that the socket is empty: the peer has closed its side, or the
+    /// bytes come out of a TLS session.
     pub(super) reads_to_end: bool,
-    /// Addresses of the name not yet tried, the next one last.
+    /// Addresses of the name that the driver has not tried yet, the next one last.
     untried: Vec<SocketAddr>,
     /// Whether a thread is looking the name up.
     pub(super) is_resolving: bool,
-    /// The addresses of the name, the one that served last first.
+    /// The addresses of the name; the one that worked last comes first.
     known: Vec<SocketAddr>,
-    /// The address that the socket is connected to, or connects to.
+    /// The address to which the socket is connected, or connects.
     current: Option<SocketAddr>,
 }
 
@@ -54,13 +54,13 @@ impl Link {
         }
     }
 
-    /// From now on connects through TLS, if there is a target.
+    /// From now on the link connects through TLS, if there is a target.
     #[cfg(feature = "tls")]
     pub(super) fn with_tls(self, tls: Option<Target>) -> Self {
         Self { tls, ..self }
     }
 
-    /// The host name to look up before a connection can be tried.
+    /// The host name to look up before the driver can try a connection.
     pub(super) fn unresolved_host(&self) -> Option<(String, u16)> {
         match &self.endpoint {
             Endpoint::Tcp { host, port } if self.known.is_empty() => Some((host.clone(), *port)),
@@ -115,8 +115,8 @@ impl Link {
         Ok(socket)
     }
 
-    /// Closes the socket. Returns whether it was connected. An address that served is tried first
-    /// next time.
+    /// Closes the socket. Returns whether it was connected. The next connection first tries an
+    /// address that worked.
     pub(super) fn disconnect(&mut self, registry: &Registry, served: bool) -> bool {
         let Some(mut socket) = self.socket.take() else { return false };
         // Closing takes the socket out of the poll as well, so an error here changes nothing.
@@ -139,8 +139,8 @@ impl Link {
         was_open
     }
 
-    /// If no address of the name serves, looks the name up again: its machine may have been
-    /// replaced.
+    /// If no address of the name works, the driver looks the name up again: its machine may have
+    /// been replaced.
     fn forget_spent(&mut self) {
         let is_name =
             matches!(&self.endpoint, Endpoint::Tcp { host, .. } if host.parse::<IpAddr>().is_err());

@@ -4,9 +4,9 @@
 //!
 //! # Contract
 //!
-//! - [`Driver::drive`] never blocks, and makes no system call when nothing is ready, owed or due.
-//! - Sockets are registered edge-triggered with the registry and the tokens given; every event goes
-//!   to [`Driver::ready`].
+//! - [`Driver::drive`] never blocks. It makes no system call when nothing is ready, owed or due.
+//! - The driver registers its sockets edge-triggered with the given registry and tokens. The caller
+//!   hands every event to [`Driver::ready`].
 //!
 //! # Invariants
 //!
@@ -67,11 +67,11 @@ const READ_LEN: usize = 16 << 10;
 
 /// Locks inside your own event loop.
 ///
-/// Dropping it gives up what is under way and sends the releases of all locks without a holder,
-/// without waiting; [`shutdown`](Self::shutdown) waits for the answers, and says how many releases
-/// are still owed. With the features `tracing` and `metrics` a drop reports each node that is owed
-/// one. A lease that is held when its driver is dropped stays valid until its deadline; no release
-/// follows, and the TTL ends the key.
+/// Dropping it gives up the operations under way, and sends the releases of all locks without a
+/// holder, without waiting. [`shutdown`](Self::shutdown) waits for the answers, and returns how
+/// many releases are still owed. With the features `tracing` and `metrics` a drop reports each node
+/// to which a release is still owed. A lease that is held when its driver is dropped stays valid
+/// until its deadline; no release follows, and the TTL ends the key.
 ///
 /// ```no_run
 /// use redbolt::Config;
@@ -119,11 +119,11 @@ pub struct Driver {
     wall_clock: fn() -> Duration,
     /// Nodes whose sockets may hold bytes to read.
     readable: NodeMask,
-    /// Nodes whose connection is being made and had an event.
+    /// Nodes whose connection is under way and had an event.
     connecting: NodeMask,
     /// Nodes whose socket takes no more bytes for now.
     blocked: NodeMask,
-    /// Nodes with a notice that was logged but not yet taken.
+    /// Nodes with a notice that the driver has logged and the caller has not taken.
     #[cfg(feature = "tracing")]
     logged: NodeMask,
     #[cfg(feature = "metrics")]
@@ -138,7 +138,7 @@ impl Driver {
     /// # Errors
     ///
     /// [`ConnectError::Config`] for a configuration that cannot work, or a range of tokens that is
-    /// too small; [`ConnectError::System`] if the operating system gives no randomness or
+    /// too small. [`ConnectError::System`] if the operating system gives no randomness or
     /// descriptor.
     pub fn new(
         mut config: Config,
@@ -171,7 +171,7 @@ impl Driver {
         })
     }
 
-    /// A driver with a poll of its own, for loops other than mio's: watch [`as_fd`](AsFd::as_fd)
+    /// A driver with a poll of its own, for loops other than mio's. Watch [`as_fd`](AsFd::as_fd)
     /// for reading, and call [`drive`](Self::drive) when it is readable and at
     /// [`next_deadline`](Self::next_deadline).
     ///
@@ -188,13 +188,13 @@ impl Driver {
 
     // ---- operations ----
 
-    /// Begins one attempt at the lock `key`; its [`Outcome::Lock`] follows. Nothing is written
-    /// before the next [`drive`](Self::drive) or [`flush`](Self::flush).
+    /// Begins one attempt at the lock `key`; its [`Outcome::Lock`] follows. The driver writes
+    /// nothing before the next [`drive`](Self::drive) or [`flush`](Self::flush).
     ///
     /// # Errors
     ///
-    /// [`LockError::Full`] at `in_flight_max`, and those that concern key, TTL and token; then
-    /// nothing was begun.
+    /// [`LockError::Full`] at `in_flight_max`, and the errors that concern key, TTL and token. Then
+    /// the attempt did not begin.
     pub fn try_lock(
         &mut self,
         key: impl AsRef<[u8]>,
@@ -218,8 +218,8 @@ impl Driver {
         self.begin_lock(key.as_ref(), &options, clock::now())
     }
 
-    /// As [`try_lock`](Self::try_lock), or [`lock`](Self::lock) where the options have a `retry`;
-    /// the caller has just read the clock.
+    /// As [`try_lock`](Self::try_lock), or [`lock`](Self::lock) if the options have a `retry`; the
+    /// caller has just read the clock.
     pub(crate) fn begin_lock(
         &mut self,
         key: &[u8],
@@ -237,7 +237,7 @@ impl Driver {
     ///
     /// # Errors
     ///
-    /// Those of [`ExtendError`] that concern the call itself.
+    /// The errors of [`ExtendError`] that concern the call itself.
     pub fn extend(&mut self, lease: &Lease, ttl: Duration) -> Result<OpId, ExtendError> {
         if !lease.is_of(&self.pool) {
             return Err(ExtendError::NotOurs);
@@ -245,8 +245,7 @@ impl Driver {
         self.extend_id(lease.id(), ttl)
     }
 
-    /// As [`extend`](Self::extend), for a lease of this driver that the caller only knows by its
-    /// id.
+    /// As [`extend`](Self::extend), for a lease of this driver of which the caller has only the id.
     pub(crate) fn extend_id(&mut self, lease: LeaseId, ttl: Duration) -> Result<OpId, ExtendError> {
         let op = self.engine.extend(lease, ttl, clock::now());
         self.copy_deadline(lease);
@@ -257,8 +256,8 @@ impl Driver {
     ///
     /// # Errors
     ///
-    /// [`UnlockError::NotOurs`] for a lease of another driver, [`UnlockError::Full`] at
-    /// `in_flight_max`; the lease is released all the same.
+    /// [`UnlockError::NotOurs`] for a lease of another driver. [`UnlockError::Full`] at
+    /// `in_flight_max`; the driver still releases the lease.
     pub fn unlock(&mut self, lease: Lease) -> Result<OpId, UnlockError> {
         if !lease.is_of(&self.pool) {
             return Err(UnlockError::NotOurs);
@@ -275,15 +274,15 @@ impl Driver {
         result
     }
 
-    /// Gives a lease away and returns its token: the lock stays until its TTL ends, or until a client
-    /// with key and token releases or adopts it ([`unlock_token`](Self::unlock_token),
+    /// Gives a lease away and returns its token. The lock stays until its TTL ends, or until a
+    /// client with key and token releases or adopts it ([`unlock_token`](Self::unlock_token),
     /// [`adopt`](Self::adopt)). The lease is over here. From then on this driver writes no command
     /// that changes a key by that token. Costs no round trip.
     ///
     /// # Errors
     ///
     /// [`DetachError::Unsettled`] while a node may still run an earlier delete or extension of the
-    /// lock, [`DetachError::NotOurs`] for a lease of another driver. The lease stays as it is.
+    /// lock. [`DetachError::NotOurs`] for a lease of another driver. The lease stays as it is.
     pub fn detach(&mut self, lease: &Lease) -> Result<LockToken, DetachError> {
         if !lease.is_of(&self.pool) {
             return Err(DetachError::NotOurs);
@@ -301,7 +300,7 @@ impl Driver {
     ///
     /// # Errors
     ///
-    /// Those of [`UnlockError`] that concern the call itself.
+    /// The errors of [`UnlockError`] that concern the call itself.
     pub fn unlock_token(
         &mut self,
         key: impl AsRef<[u8]>,
@@ -311,11 +310,12 @@ impl Driver {
     }
 
     /// Begins to take over the lock of a key and token, by extending it to the TTL of `options`
-    /// from now. Of the other options only those for the lease itself (keep-alive, fence) apply.
+    /// from now. Of the other options, only keep-alive and fence apply, because they concern the
+    /// lease itself.
     ///
     /// # Errors
     ///
-    /// Those of [`ExtendError`] that concern the call itself.
+    /// The errors of [`ExtendError`] that concern the call itself.
     pub fn adopt(
         &mut self,
         key: impl AsRef<[u8]>,
@@ -325,8 +325,8 @@ impl Driver {
         self.engine.adopt(key.as_ref(), token.as_ref(), &options.into(), clock::now())
     }
 
-    /// Puts commands that only read to every connected node; their [`Outcome::Query`] follows, within
-    /// a `node_timeout`.
+    /// Puts commands that only read to every connected node; their [`Outcome::Query`] follows
+    /// within a `node_timeout`.
     ///
     /// # Errors
     ///
@@ -335,8 +335,8 @@ impl Driver {
         self.engine.query(query, clock::now())
     }
 
-    /// Cancels an operation. A call that takes a lock ends as [`LockError::Cancelled`], and what it
-    /// may have written is released.
+    /// Cancels an operation. A call that takes a lock ends as [`LockError::Cancelled`], and the
+    /// driver releases every key that the call may have written.
     pub fn cancel(&mut self, op: OpId) {
         self.engine.cancel(op, clock::now());
     }
@@ -345,7 +345,7 @@ impl Driver {
         self.engine.cancel_all(clock::now());
     }
 
-    /// The next result. A lease's remaining time is checked again just before you get it.
+    /// The next result. The engine checks a lease's remaining time again just before you get it.
     pub fn completion(&mut self) -> Option<Completion> {
         if !self.engine.has_event() {
             return None;
@@ -356,7 +356,7 @@ impl Driver {
 
     // ---- the loop ----
 
-    /// Takes a readiness event. Returns false if the event is not this driver's.
+    /// Takes a readiness event. Returns false if the event does not belong to this driver.
     pub fn ready(&mut self, event: &Readiness) -> bool {
         let token = event.token().0;
         let Some(place) = token.checked_sub(self.tokens.start).filter(|_| token < self.tokens.end)
@@ -386,7 +386,7 @@ impl Driver {
     /// One pass: reads what is ready, does what is due, then writes what waits to be sent.
     pub fn drive(&mut self) {
         self.poll_own();
-        // Read before the sockets are: a node gets a little more time by that, never less.
+        // Reading the clock before the sockets gives a node a little more time, never less.
         let now = clock::now();
         if self.engine.uses_wall_clock() {
             self.set_wall_clock(now);
@@ -417,7 +417,7 @@ impl Driver {
     /// [`redbolt::now`](crate::now).
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
-        // An edge-triggered socket that was not read to its end gives no further event.
+        // An edge-triggered socket gives no further event until it has been read to its end.
         if !self.readable.is_empty() {
             return Some(Instant::default());
         }
@@ -441,7 +441,7 @@ impl Driver {
 
     // ---- inside ----
 
-    /// A call may wait for long, and its clock may be set meanwhile.
+    /// A call may wait for long, and the user may set the machine's clock meanwhile.
     #[cold]
     fn set_wall_clock(&mut self, now: Instant) {
         let micros = (self.wall_clock)().as_micros();
@@ -450,7 +450,7 @@ impl Driver {
 
     fn poll_own(&mut self) {
         let Some((mut poll, mut events)) = self.own_poll.take() else { return };
-        // An interrupted poll has no events; the next pass will see them.
+        // An interrupted poll has no events; the next pass sees them.
         let _ = poll.poll(&mut events, Some(Duration::ZERO));
         for event in &events {
             self.ready(event);
@@ -470,8 +470,8 @@ impl Driver {
 }
 
 impl AsFd for Driver {
-    /// A descriptor that is readable when the driver has something to do. Useful for drivers made
-    /// by [`Driver::standalone`]; for others it is the poll of the registry's owner.
+    /// A descriptor that is readable when the driver has something to do. It is useful for a driver
+    /// that [`Driver::standalone`] made; for others it is the poll of the registry's owner.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.registry.as_fd()
     }

@@ -1,16 +1,16 @@
-//! Notices of nodes: to the caller, and, with the feature `tracing`, to the log.
+//! Notices about nodes: to the caller and, with the feature `tracing`, to the log.
 
 use super::Driver;
 use crate::engine::Notice;
 
 impl Driver {
-    /// The next thing that people should know of a node: why it does not vote, if a person must
-    /// repair it, and that it votes again. Each is reported once, however many locks fail by it; of
-    /// those not taken, the last of each node is kept.
+    /// The next notice about a node for people: why the node does not vote, if a person must repair
+    /// it, or that it votes again. The driver reports each cause once, however many locks fail by
+    /// it. It keeps the last notice of each node until the caller takes it.
     ///
     /// With the feature `tracing` the driver also logs it, at the end of the same pass, under the
-    /// target `redbolt`: one `error` event per cause (`warn` if it may pass by itself), one `info`
-    /// once the node votes again.
+    /// target `redbolt`. It logs one `error` event per cause (`warn` if the cause may pass by
+    /// itself), and one `info` event when the node votes again.
     pub fn notice(&mut self) -> Option<Notice> {
         #[cfg(feature = "tracing")]
         {
@@ -23,7 +23,7 @@ impl Driver {
         self.engine.poll_notice()
     }
 
-    /// Logs what is new.
+    /// Logs the new notices.
     #[cfg(feature = "tracing")]
     pub(super) fn log_notices(&mut self) {
         while let Some(notice) = self.engine.poll_notice() {

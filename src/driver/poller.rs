@@ -14,21 +14,21 @@ use crate::time::Instant;
 /// Events taken per poll; more come with the next poll.
 const EVENTS_MAX: usize = 64;
 
-/// Polls without sleeping between two clock reads: about a microsecond.
+/// Polls without sleeping between two clock reads: about a microsecond in all.
 const SPINS: u32 = 6;
 
-/// Waits for a driver's sockets as an idle strategy says, and drives it.
+/// Waits for a driver's sockets as an idle strategy says, and drives the driver.
 pub(crate) struct Poller {
     poll: Poll,
     events: Events,
     idle: IdleStrategy,
-    /// A readiness came that is not of the driver's sockets: another thread woke this one.
+    /// An event came that does not belong to the driver's sockets: another thread woke this one.
     is_woken: bool,
 }
 
 impl Poller {
     /// A driver that has begun to connect, and its loop. The nodes have the first tokens, name
-    /// resolution the next.
+    /// resolution the next one.
     pub(crate) fn open(config: Config) -> Result<(Driver, Self), ConnectError> {
         let (poll, idle) = (Poll::new()?, config.idle_strategy);
         let tokens = 0..config.nodes.len() + 1;
@@ -51,8 +51,8 @@ impl Poller {
         Ok(())
     }
 
-    /// One pass: waits for readiness or a deadline, at most until `until`, and drives. Returns whether
-    /// nothing but the driver's sockets ended the wait.
+    /// One pass: waits for readiness or a deadline, at most until `until`, and drives. Returns
+    /// whether events of the driver's sockets, and nothing else, ended the wait.
     pub(crate) fn pass(
         &mut self,
         driver: &mut Driver,
@@ -78,7 +78,7 @@ impl Poller {
         Ok(!self.is_woken && !self.events.is_empty())
     }
 
-    /// As [`pass`](Self::pass), asleep at once, whatever the idle strategy.
+    /// As [`pass`](Self::pass), but sleeps at once, whatever the idle strategy.
     pub(crate) fn park(
         &mut self,
         driver: &mut Driver,
@@ -90,9 +90,9 @@ impl Poller {
         Ok(())
     }
 
-    /// Polls without sleeping until something is ready or `end` has come: true for the first. With
-    /// `is_polite` other threads get the core in between, and may keep it for some time; on the
-    /// machine of the nodes these threads are what the call waits for.
+    /// Polls without sleeping until something is ready (true) or `end` has come (false). With
+    /// `is_polite` other threads get the core in between, and may keep it for some time. If the
+    /// nodes run on this machine, the call waits for just these threads.
     fn spin_until(
         &mut self,
         driver: &mut Driver,

@@ -1,4 +1,4 @@
-//! What the operating system says of this process, for the name of its clients at the nodes.
+//! The operating system's description of this process, for the name of its clients at the nodes.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Host names to addresses, on short-lived threads: the loop never waits for a name server.
+//! Turns host names into addresses, on short-lived threads: the loop never waits for a name server.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -13,7 +13,7 @@ use mio::{Interest, Registry, Token};
 /// The addresses of the node with this index; empty if the name has none.
 pub(super) type Resolved = (usize, Vec<SocketAddr>);
 
-/// Looks names up, and wakes the loop when there is an answer.
+/// Looks names up, and wakes the loop when an answer has come.
 pub(super) struct Resolver {
     wake: UnixStream,
     waker: StdUnixStream,
@@ -41,14 +41,14 @@ impl Resolver {
             let found = (host.as_str(), port).to_socket_addrs();
             let addresses = found.map_or_else(|_| Vec::new(), Iterator::collect);
             if sender.send((index, addresses)).is_ok() {
-                // A full socket has woken the loop already, a closed one has no loop.
+                // A full socket has woken the loop already; a closed one has no loop.
                 let _ = waker.write(&[0]);
             }
         })?;
         Ok(())
     }
 
-    /// Readable when there is an answer.
+    /// Readable when an answer has come.
     pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
     }

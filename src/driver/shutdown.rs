@@ -10,17 +10,17 @@ use super::{Driver, clock};
 use crate::quorum::{NodeId, NodeMask};
 use crate::time::Instant;
 
-/// A wait is never shorter than this, whatever is due, so that it never spins.
+/// A wait is never shorter than this, whatever is due, so the driver never spins.
 const WAIT_MIN: Duration = Duration::from_millis(1);
 
 impl Driver {
-    /// Ends everything that was begun: gives up the calls under way, and releases what they won,
-    /// results that were not taken, and leases that were dropped. Waits at most `limit` for the
-    /// answers of nodes that can give one: a node that is away, and is owed a release, gets one
-    /// more attempt to connect. It sleeps on the sockets themselves, so it needs no event loop. It
-    /// is for the end of a program.
+    /// Ends everything: gives up the calls under way, and releases the locks that they won, results
+    /// that the caller did not take, and dropped leases. It waits at most `limit` for the answers
+    /// of nodes that can give one. A node that is away and is owed a release gets one more attempt
+    /// to connect. It sleeps on the sockets themselves, so it needs no event loop. It is for the
+    /// end of a program.
     ///
-    /// Returns how many releases the driver still owes, one per key and node: those keys end with
+    /// Returns how many releases the driver still owes, one per key and node. Those keys end with
     /// their TTL, and so do the keys of leases that are still held.
     pub fn shutdown(&mut self, limit: Duration) -> usize {
         self.end();
@@ -30,21 +30,21 @@ impl Driver {
         owed
     }
 
-    /// Gives up all that is under way. The results can still be taken; none is a lock.
+    /// Gives up all operations under way. The caller can still take the results; none is a lock.
     pub(crate) fn give_up(&mut self) {
         self.engine.begin_close();
         self.cancel_all();
     }
 
     /// As [`give_up`](Self::give_up), and drops the results, because no caller is left to take
-    /// them; a lease that was just adopted is dropped with them.
+    /// them. A lease that was just adopted is dropped with them.
     fn end(&mut self) {
         self.give_up();
         while self.completion().is_some() {}
         self.collect_dropped(clock::now());
     }
 
-    /// Sends what is owed and waits at most `limit` for the answers. Returns how many releases are
+    /// Sends the owed releases and waits at most `limit` for the answers. Returns how many are
     /// still owed.
     pub(crate) fn wait_released(&mut self, limit: Duration) -> usize {
         let deadline = clock::now() + limit;
@@ -60,9 +60,9 @@ impl Driver {
         }
     }
 
-    /// Whether a wait for what is owed is over, at `deadline` or before: no node is left that may
-    /// answer. Before that the nodes that are away, and are owed releases, get one more attempt to
-    /// connect; `has_reached` says that they had it.
+    /// Whether a wait for owed releases is over, at `deadline` or before: no node is left that may
+    /// answer. Before that, each node that is away and is owed releases gets one more attempt to
+    /// connect. `has_reached` says that the nodes had it.
     pub(crate) fn has_released(&mut self, deadline: Instant, has_reached: &mut bool) -> bool {
         let now = clock::now();
         if self.engine.releases_open(deadline) > 0 && now < deadline {
@@ -82,7 +82,7 @@ impl Driver {
         self.connecting = self.readable;
     }
 
-    /// Sleeps until a socket can go on, something is due, or `deadline`.
+    /// Sleeps until a socket can go on, something is due, or `deadline` has come.
     fn wait_on_sockets(&mut self, deadline: Instant) {
         if !self.readable.is_empty() {
             return;
@@ -116,15 +116,15 @@ impl Driver {
 }
 
 impl Drop for Driver {
-    /// As [`shutdown`](Self::shutdown), without waiting: writes what can be written at once, and
-    /// reads no answers.
+    /// As [`shutdown`](Self::shutdown), without waiting: the driver writes as much as the sockets
+    /// take at once, and reads no answers.
     fn drop(&mut self) {
         self.end();
         self.read_all();
         self.read();
         self.flush();
-        // Closing a socket that has bytes to read resets the connection, and what the network still
-        // carries to the node is lost: what came during the writes is read as well.
+        // Closing a socket that has bytes to read resets the connection, and bytes on the way to
+        // the node are lost. So the driver also reads the bytes that came during the writes.
         self.read_all();
         self.read();
         self.engine.note_left(clock::now());

@@ -14,7 +14,8 @@ use socket2::{SockRef, TcpKeepalive};
 use super::tls::{self, Target, TlsStream};
 use crate::error::Cause;
 
-/// A peer that acknowledges nothing for this long is gone: the connection is given up.
+/// If a peer acknowledges nothing for this long, it is gone, and the client gives the connection
+/// up.
 #[cfg(target_os = "linux")]
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(30);
 
@@ -47,7 +48,7 @@ impl Socket {
         UnixStream::connect(path).map(Self::Unix)
     }
 
-    /// The same, with a TLS session on it; a unix socket needs none.
+    /// The same socket with a TLS session on it; a unix socket needs none.
     #[cfg(feature = "tls")]
     pub(super) fn through_tls(self, target: &Target) -> io::Result<Self> {
         match self {
@@ -65,7 +66,7 @@ impl Socket {
         }
     }
 
-    /// Whether a socket that is not open yet waits to write, rather than to read.
+    /// Whether a socket that is not open yet waits to write, and not to read.
     pub(super) fn waits_to_write(&self) -> bool {
         match self {
             Self::Tcp(_) | Self::Unix(_) => true,
@@ -82,7 +83,7 @@ impl Socket {
         }
     }
 
-    /// Registered for writing too: its readiness tells that the connection is made.
+    /// Registers the socket for writing too: it becomes writable when the connection is made.
     pub(super) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => registry.register(stream, token, BOTH),
@@ -118,7 +119,7 @@ impl Socket {
         }
     }
 
-    /// Whether the connection is made, including its TLS handshake: `None` while it is under way.
+    /// Whether the connection is made, including its TLS handshake; `None` while that is under way.
     pub(super) fn finish_connect(&mut self) -> Option<io::Result<()>> {
         #[cfg(feature = "tls")]
         if let Self::Tls(stream) = self
@@ -194,7 +195,7 @@ impl AsFd for Socket {
     }
 }
 
-/// How the handshake ended: `None` while it goes on.
+/// How the handshake ended; `None` while it goes on.
 #[cfg(feature = "tls")]
 fn shaken(stream: &mut TlsStream) -> Option<io::Result<()>> {
     match stream.shake_hands() {
@@ -204,7 +205,7 @@ fn shaken(stream: &mut TlsStream) -> Option<io::Result<()>> {
     }
 }
 
-/// What a socket's error says about the node.
+/// The cause that a socket's error means for the node.
 pub(super) fn cause_of(error: &io::Error, is_unix: bool) -> Cause {
     #[cfg(feature = "tls")]
     if let Some(cause) = tls::cause_of(error) {

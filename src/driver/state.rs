@@ -1,4 +1,4 @@
-//! What a driver knows of its nodes and operations; no node is asked.
+//! A driver's knowledge of its nodes and operations. The driver asks no node for it.
 
 use super::{Driver, clock};
 use crate::agreement::Agreement;
@@ -14,7 +14,7 @@ impl Driver {
         self.engine.nodes(clock::now())
     }
 
-    /// Whether a quorum may vote now: for a readiness endpoint. [`nodes`](Self::nodes) says why
+    /// Whether a quorum may vote now, for a readiness endpoint. [`nodes`](Self::nodes) says why
     /// not.
     #[must_use]
     pub const fn is_ready(&self) -> bool {
@@ -33,9 +33,9 @@ impl Driver {
         self.engine.quorum()
     }
 
-    /// Whether every node is settled: admitted, or known not to be, so that waiting for nodes is of
-    /// no more use. A node that has just lost a healthy connection reconnects, so this may become
-    /// false again.
+    /// Whether every node is settled: admitted, or known not to be. Then it is of no use to wait
+    /// longer for nodes. A node that has just lost a healthy connection reconnects, so this may
+    /// become false again.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.engine.is_settled()
@@ -50,14 +50,14 @@ impl Driver {
         self.engine.wire_key(key.as_ref()).map(Into::into)
     }
 
-    /// The id with which all tokens of this client begin, and the settings that all clients of its
-    /// locks must have: what it says of itself at the nodes.
+    /// What this client tells the nodes about itself: the id with which all its tokens begin, and
+    /// the settings that all clients of its locks must share.
     #[must_use]
     pub fn identity(&self) -> (ClientId, Agreement) {
         self.engine.identity()
     }
 
-    /// How many operations are under way or not yet reported.
+    /// How many operations are under way, or have ended and not been reported yet.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.engine.in_flight()

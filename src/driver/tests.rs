@@ -1,5 +1,4 @@
-//! Names with several addresses: the driver tries each, and looks the name up again when none
-//! serves.
+//! Names with several addresses: the driver tries each, and looks the name up again if none works.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -10,7 +9,7 @@ use crate::config::Config;
 use crate::engine::NodeState;
 use crate::error::Cause;
 
-/// How long a test waits for what must come.
+/// How long a test waits for an event that must come.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An address where no server listens.

@@ -6,12 +6,12 @@ use super::{Driver, clock};
 use crate::error::Cause;
 use crate::quorum::NodeId;
 
-/// Reads of one socket in one pass; a node that sends without end must not keep the others waiting.
+/// Reads of one socket in one pass: a node that sends without end must not keep the others waiting.
 const READS_MAX: usize = 64;
 
 impl Driver {
     /// Reads what the socket holds. Reads the clock again after each read: a time in a message,
-    /// such as a server's age, counts from a clock that is no older than the message.
+    /// such as a server's age, counts from a clock reading that is no older than the message.
     pub(super) fn read_from(&mut self, id: NodeId) {
         for _ in 0..READS_MAX {
             let Some(link) = self.links.get_mut(id.index()) else { return };
@@ -26,9 +26,9 @@ impl Driver {
                         self.drop_socket(id, false);
                         return;
                     }
-                    // A short read has emptied the socket, and a new edge will tell of more. If the
-                    // peer has closed, that edge has passed, so the socket is read to its end.
-                    // Through TLS a read says nothing of the socket.
+                    // A short read has emptied the socket, and a new edge announces more bytes. If
+                    // the peer has closed, that edge has passed, so the driver reads the socket to
+                    // its end. Through TLS a short read says nothing about the socket.
                     if is_last {
                         return;
                     }

@@ -1,5 +1,5 @@
-//! The engine's side of waiting: hands inputs to [`wait`](super::wait), and carries out its
-//! actions. Nothing is decided here.
+//! The engine's side of waiting: it hands inputs to [`wait`](super::wait), and carries out the
+//! actions that come back.
 
 use super::core::Engine;
 use super::happenings::Happening;
@@ -19,7 +19,7 @@ use crate::token::{TokenBytes, unhex};
 impl Engine {
     // ---- looking ----
 
-    /// The slot whose lock a message is about: by the token that it names, or by its key.
+    /// The slot whose lock a message is about, by the token that the message names, or by its key.
     pub(super) fn slot_meant(&self, message: &Message<'_>) -> Option<SlotIndex> {
         let is_meant = |slot_index: SlotIndex, by_key: bool| {
             let slot = self.locks.slots.get(slot_index)?;
@@ -28,14 +28,14 @@ impl Engine {
             let is_key = slot.key.as_slice() == message.key;
             (is_alive && is_key && (is_token || by_key)).then_some(slot_index)
         };
-        // The slot of a lease that is over may have the next one for the key.
+        // The slot of an ended lease may hold the next lease for the key.
         let named = self.locks.slot_of_token(&message.token).and_then(|slot| is_meant(slot, true));
         named.or_else(|| {
             self.waiting.queues_for(message.key).find_map(|slot_index| is_meant(slot_index, true))
         })
     }
 
-    /// Whether the lock that a message names was this client's, which has released it.
+    /// Whether a message names a lock that this client has held and released.
     pub(super) fn was_released(&self, message: &Message<'_>) -> bool {
         self.locks.slot_with(&message.token, message.key).is_some_and(|slot_index| {
             let state = self.locks.slots.at(slot_index).state();
@@ -43,7 +43,7 @@ impl Engine {
         })
     }
 
-    /// The leases that other clients wait for, and their keys.
+    /// The leases for which other clients wait, and their keys.
     pub(crate) fn waited_for(&self) -> impl Iterator<Item = (LeaseId, &[u8])> {
         self.waiting.queues().filter_map(|slot_index| {
             let slot = self.locks.slots.get(slot_index)?;
@@ -53,9 +53,9 @@ impl Engine {
         })
     }
 
-    // ---- telling, and doing what is wanted ----
+    // ---- telling, and doing the machine's actions ----
 
-    /// Moves the node's last answer out of its buffer; `frame` gives it back.
+    /// Moves the node's last answer out of its buffer. Give it back to `frame` afterwards.
     pub(super) fn take_frame(&mut self, id: NodeId) -> Vec<u8> {
         let mut frame = std::mem::take(&mut self.frame);
         frame.clear();
@@ -99,7 +99,7 @@ impl Engine {
         now: Now,
         input: impl FnOnce(&mut Waiting, &mut View<'_>) -> R,
     ) -> R {
-        // A loop that is not late for anything was asleep, and comes as soon as something has come.
+        // A loop that is not late for anything was asleep, and wakes as soon as something comes.
         let is_prompt = self.locks.timers.next() > now.real;
         let last_pass = if is_prompt { now.real } else { self.locks.last_pass };
         let reach = self.reach();
@@ -110,8 +110,8 @@ impl Engine {
         input(&mut self.waiting, view)
     }
 
-    /// Does an action. What could not be done is a new input, at once. Returns the attempt that is to
-    /// be made, and the node that is asked first.
+    /// Carries out an action. An action that could not be done is a new input, at once. Returns the
+    /// attempt that the call is to make, and the node that it asks first.
     pub(super) fn perform(
         &mut self,
         action: Action,
@@ -153,14 +153,14 @@ impl Engine {
         None
     }
 
-    /// Writes the question that is encoded, whose answer the call awaits.
+    /// Writes the encoded question, whose answer the call awaits.
     fn ask(&mut self, node: NodeId, request: Request, op: OpIndex, now: Now) {
         if !self.locks.write(node, request, now) {
             self.input(now, |waiting, view| waiting.step(op, Input::Unwritten, view));
         }
     }
 
-    /// A message that says that a call waits says what the call offers.
+    /// A message that announces a waiting call also carries the call's offer.
     fn put_offer(&mut self, op: OpIndex, text: &Text, now: Now) {
         if let Some((token, ttl_ms)) = self.locks.offer(op, now) {
             self.waiting.put_offer(text, Offer { token, ttl_ms });
@@ -194,12 +194,12 @@ impl Engine {
     }
 }
 
-/// What a node's reply to a question says.
+/// The meaning of a node's reply to a question.
 pub(super) fn answer_of(part: WaitPart, reply: Option<&Reply<'_>>) -> HolderAnswer {
     match (part, reply) {
         (WaitPart::Holder, Some(Reply::Null)) => HolderAnswer::Gone,
         (WaitPart::Holder, Some(Reply::Bulk(token))) => HolderAnswer::Holder(unhex(token)),
-        // A lock of another library, or a node that does not say.
+        // A lock of another library, or a node that does not answer the question.
         (WaitPart::Holder, _) => HolderAnswer::Holder(None),
         (WaitPart::Introduced, Some(Reply::Null)) => HolderAnswer::Gone,
         (WaitPart::Introduced, Some(Reply::Array(items))) => introduced(items.clone()),
@@ -210,7 +210,7 @@ pub(super) fn answer_of(part: WaitPart, reply: Option<&Reply<'_>>) -> HolderAnsw
     }
 }
 
-/// What the script says by which a call introduces itself.
+/// The meaning of the reply to the script by which a call introduces itself.
 fn introduced(mut items: Items<'_>) -> HolderAnswer {
     let token = items.next().and_then(|item| item.text()).and_then(unhex);
     let remaining = match items.next() {

@@ -1,4 +1,4 @@
-//! Calls for locks: their begin, their cancellation, their end in time, and their result.
+//! Calls for locks: how they begin, are cancelled, run out of time, and give their result.
 
 use super::core::Engine;
 use super::event::Event;
@@ -28,7 +28,7 @@ impl Engine {
     ) -> Result<OpId, LockError> {
         self.check_if_small();
         let op = self.begin_call(key, options, now);
-        // Without the counts not even the test for an error is left.
+        // Without the counts, not even the test for an error is left.
         #[cfg(feature = "metrics")]
         let op = op.inspect_err(|error| self.locks.observe(Happening::CallRefused { error }));
         op
@@ -113,12 +113,12 @@ impl Engine {
                 if self.locks.slots.at(slot).state().is_attempt() {
                     self.locks.observe(Happening::AttemptCancelled);
                 }
-                // Before the release, which may give the turn to another call of this client but
-                // not to this one.
+                // This comes before the release, which may give the turn to another call of this
+                // client but not to this one.
                 self.fail(index, Verdict::Cancelled);
                 self.release_slot(slot, now);
             }
-            // Won, but not handed over: the lock must not stay held.
+            // The call has won, but its caller does not have the lock: it must not stay held.
             (OpKind::Acquire, Verdict::Won) => {
                 let slot = op.slot();
                 self.locks.observe(Happening::AttemptCancelled);
@@ -138,8 +138,8 @@ impl Engine {
         LockError::InvalidTtl { ttl, least, most }
     }
 
-    /// Releases a lease, and gives the turn to the first of its waiters: by the hand-over itself if
-    /// that is the heir.
+    /// Releases a lease, and gives the turn to the first of its waiters. If that waiter is the
+    /// heir, the hand-over itself does so.
     #[inline]
     pub(super) fn release_lease(&mut self, slot_index: SlotIndex, heir: Option<Heir>, now: Now) {
         let nodes = self.locks.release_slot(slot_index, heir, now);
@@ -176,8 +176,8 @@ impl Engine {
         }
     }
 
-    /// Whether a lock that was won is over at `now`: then it is released, and another attempt or
-    /// the failure of the call follows.
+    /// Whether a lock that a call has won is over at `now`. Then the lock is released, and the call
+    /// makes another attempt or fails.
     pub(super) fn is_hand_over_late(&mut self, index: OpIndex, now: Instant) -> bool {
         let op = self.locks.ops.at(index);
         if op.outcome != Verdict::Won {
@@ -208,7 +208,7 @@ impl Engine {
         self.locks.report_acquire(index, now)
     }
 
-    /// A node that operations wait for may now vote, or will not.
+    /// A node for which operations wait may vote now, or never will.
     pub(super) fn settle_awaiting(&mut self, id: NodeId, now: Now) {
         for index in std::mem::take(&mut self.locks.awaiting) {
             if let Some((slot, failed)) = self.locks.settle_awaiting(id, index, now) {

@@ -1,13 +1,13 @@
-//! What is always true of the engine between two inputs: each part for itself, and what they say of
-//! each other. Debug builds look at each input, before it or behind it.
+//! The invariants of the engine between two inputs: each part by itself, and the parts together.
+//! Debug builds check them at each input, before or after it.
 
 use super::core::Engine;
 
-/// Only small engines are looked at: a look takes as long as there are tokens.
+/// Only small engines are checked: a check takes as long as there are tokens.
 const SMALL: usize = 64;
 
 impl Engine {
-    /// Panics where an invariant is broken; only in debug builds.
+    /// Panics if an invariant is broken; only in debug builds.
     #[inline(always)]
     pub(super) fn check_if_small(&self) {
         if cfg!(debug_assertions) && self.locks.slots.in_use() <= SMALL {

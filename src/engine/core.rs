@@ -7,9 +7,9 @@ use super::wait::Waiting;
 pub struct Engine {
     pub(super) locks: Locks,
     pub(super) waiting: Waiting,
-    /// The actions of the waiting machine are being done: those that follow from them are done behind
-    /// them, by the same loop.
+    /// The loop that carries out the machine's actions is running. It also carries out the actions
+    /// that follow from them, after them.
     pub(super) is_acting: bool,
-    /// A frame or message that came in, while the engine works on it.
+    /// A frame or message from a node, while the engine works on it.
     pub(super) frame: Vec<u8>,
 }

@@ -1,11 +1,11 @@
-//! The course of a call that is under way: from an attempt that fails to what the waiting machine wants
-//! next, and to the next attempt.
+//! The course of a call under way: from an attempt that fails to the next actions of the waiting
+//! machine, and to the next attempt.
 //!
 //! # Invariants
 //!
-//! - An attempt that has [`Failed`] is handled before anything else happens to the locks.
-//! - One loop does the actions of the waiting machine, however they came about: a list of hundreds of
-//!   calls, none of which can be woken, must not fill the stack.
+//! - The engine handles an attempt that has [`Failed`] before anything else happens to the locks.
+//! - One loop carries out all actions of the waiting machine. A list of hundreds of calls, none of
+//!   which can be woken, must not fill the stack.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ use crate::slab::{OpIndex, SlotIndex, WakeIndex};
 const RETRY_WAIT_MIN: Duration = Duration::from_millis(1);
 
 impl Engine {
-    /// Handles an attempt that failed by what was just done to the locks.
+    /// Handles an attempt that failed by the last change of the locks.
     #[inline]
     pub(super) fn follow(&mut self, failed: Option<Failed>, now: Now) {
         if let Some(Failed { op, outcome }) = failed {
@@ -38,7 +38,7 @@ impl Engine {
         }
     }
 
-    /// Releases what the attempt may have written, and plans the next one.
+    /// Releases the keys that the attempt may have written, and plans the next attempt.
     #[cold]
     pub(super) fn attempt_failed(&mut self, index: OpIndex, outcome: Verdict, now: Now) {
         self.locks.ops.unlist(index);
@@ -58,11 +58,11 @@ impl Engine {
         if !self.locks.ops.at(index).plan.is_patient {
             return self.fail(index, outcome);
         }
-        // Below one, so that the product never exceeds the jitter.
+        // A share below one, so that the product never exceeds the jitter.
         let random = self.locks.random_share();
         let plan = &self.locks.ops.at(index).plan;
         let wait = plan.delay.saturating_add(plan.jitter.mul_f64(random));
-        // Where no node can be asked an attempt ends at once: without a wait the call would spin.
+        // If no node can be asked, an attempt ends at once: without a wait the call would spin.
         let retry_at = now.real + wait.max(RETRY_WAIT_MIN);
         // No attempt could follow a wait that ends at the deadline, so the call ends now.
         if retry_at >= plan.deadline {
@@ -78,7 +78,8 @@ impl Engine {
         self.locks.end_call(index, outcome);
     }
 
-    /// The next attempt, at the gate first: a new token, behind the release of the one before.
+    /// The next attempt, at the gate first. It has a new token, and follows the release of the last
+    /// one.
     pub(super) fn retry(&mut self, index: OpIndex, gate: Option<NodeId>, now: Now) {
         let op = self.locks.ops.at(index);
         if op.kind != OpKind::Acquire || op.outcome != Verdict::Open {
@@ -90,8 +91,8 @@ impl Engine {
         }
         debug_assert_eq!(self.locks.slots.at(last).op, Some(index), "a waiting call has its slot");
         if op.plan.deadline <= now.real {
-            // The caller did not drive until the call was over, as after a suspension of the
-            // machine.
+            // The caller did not drive until the call was over, for example because the machine was
+            // suspended.
             return self.fail(index, self.locks.ops.at(index).failed);
         }
         self.locks.retire_parts(index, now);
@@ -117,7 +118,7 @@ impl Engine {
         }
     }
 
-    /// An attempt failed and is released: the operation waits, if it may. Returns whether it does.
+    /// An attempt has failed and is released: the call waits, if it may. Returns whether it does.
     pub(super) fn begin_wait(&mut self, index: OpIndex, outcome: Verdict, now: Now) -> bool {
         let op = self.locks.ops.at(index);
         let (plan, denied) = (&op.plan, op.round.denied);
@@ -135,16 +136,17 @@ impl Engine {
         false
     }
 
-    /// A call's first attempt is under way. If its lock may linger here, it may linger at another client,
-    /// which does not hear of an attempt that is denied: a node is asked to tell that client.
+    /// A call's first attempt is under way. Its lock may linger here, so it may linger at another
+    /// client, too. That client does not hear of a denied attempt, so the call asks a node to tell
+    /// it.
     #[cold]
     pub(super) fn introduce(&mut self, index: OpIndex, now: Now) {
         let call = self.call(index);
         self.tell_waiting(now, |waiting, view| waiting.introduce(index, call, view));
     }
 
-    /// An attempt failed that other clients may have taken for a lock: they now wait behind its
-    /// operation.
+    /// Other clients may have taken a failed attempt for a lock, and announced themselves to it.
+    /// They now wait behind its call.
     #[cold]
     pub(super) fn carry_queue(&mut self, index: OpIndex, slot_index: SlotIndex, now: Now) {
         let call = self.call(index);
@@ -184,7 +186,7 @@ impl Engine {
         }
     }
 
-    /// The operation is reported.
+    /// The operation is about to be reported.
     #[cold]
     pub(super) fn end_wait(&mut self, index: OpIndex, now: Now) {
         let op = self.locks.ops.at(index);
@@ -226,7 +228,7 @@ impl Engine {
         self.tell_waiting(now, |waiting, view| waiting.released(slot_index, release, view));
     }
 
-    /// A node answered a question of an operation that waits.
+    /// A node answered a question of a waiting call.
     pub(super) fn waited(&mut self, id: NodeId, pending: Pending, now: Now) {
         let Request::Wait { op: index, part, phase } = pending.request else { return };
         if !self.waiting.is_awaited(index, id, phase) {
@@ -252,7 +254,7 @@ impl Engine {
         }
     }
 
-    /// A node said how many clients received a wake.
+    /// A node returned how many clients received a wake.
     pub(super) fn wake_answered(
         &mut self,
         id: NodeId,
@@ -279,12 +281,12 @@ impl Engine {
         self.act(now);
     }
 
-    /// The same, for one call.
+    /// As [`tell_waiting`](Self::tell_waiting), for one call.
     pub(super) fn tell_call(&mut self, index: OpIndex, input: Input, now: Now) {
         self.tell_waiting(now, |waiting, view| waiting.step(index, input, view));
     }
 
-    /// Does what the machine wants, and what follows from that.
+    /// Carries out the actions of the machine, and the attempts that follow from them.
     fn act(&mut self, now: Now) {
         if std::mem::replace(&mut self.is_acting, true) {
             return;

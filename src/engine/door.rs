@@ -1,5 +1,5 @@
-//! The entry points of the engine, for a loop to call. Each change of the locks is followed here by
-//! its effect on waiting calls.
+//! The entry points of the engine, for a loop to call. Each change of the locks leads here to its
+//! effect on waiting calls.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,13 +64,13 @@ impl Engine {
         })
     }
 
-    /// Sets how much may wait for each node; only before the engine is used.
+    /// Sets how much may wait for each node. Call it only before the engine is used.
     #[cfg(any(test, feature = "sim"))]
     pub(crate) fn limit(&mut self, room: crate::node::Room) {
         self.locks.nodes.limit(room);
     }
 
-    /// Believes every node's clock to agree with the client's; only before the engine is used.
+    /// Takes every node's clock to agree with the client's. Call it only before the engine is used.
     #[cfg(feature = "sim")]
     pub(crate) const fn trust_clocks(&mut self) {
         self.locks.settings.max_clock_skew_us = u64::MAX;
@@ -79,12 +79,12 @@ impl Engine {
 
     // ---- operations ----
 
-    /// Begins one attempt at the lock `key`. `now` is `t0`: the clock, read just before this call.
-    /// Nothing reaches a node before you send its [`output`](Self::output).
+    /// Begins one attempt at the lock `key`. `now` is `t0`: a clock reading from just before this
+    /// call. Nothing reaches a node before you send its [`output`](Self::output).
     ///
     /// # Errors
     ///
-    /// Those of [`LockError`] that concern the call itself; then nothing was begun.
+    /// The errors of [`LockError`] that concern the call itself; then the attempt did not begin.
     pub fn try_lock(
         &mut self,
         key: &[u8],
@@ -132,9 +132,9 @@ impl Engine {
         self.locks.settings.retry
     }
 
-    /// Cancels an operation. An acquisition ends as cancelled and its keys are released. An
-    /// extension ends as cancelled too, but what is written goes on. A release and a query go on
-    /// and are reported.
+    /// Cancels an operation. An acquisition ends as cancelled, and the engine releases its keys. An
+    /// extension ends as cancelled too, but the commands that are written go on. A release and a
+    /// query go on, and the engine reports them.
     pub fn cancel(&mut self, op: OpId, now: Instant) {
         self.cancel_call(op, now);
         self.check_if_small();
@@ -147,11 +147,13 @@ impl Engine {
         }
     }
 
-    /// Begins to move the end of `lease` to `ttl` from `now`, the clock read just before this call.
+    /// Begins to move the end of `lease` to `ttl` from `now`, a clock reading from just before this
+    /// call.
     ///
     /// # Errors
     ///
-    /// Those of [`ExtendError`] that concern the call itself; then nothing was begun.
+    /// The errors of [`ExtendError`] that concern the call itself; then the extension did not
+    /// begin.
     pub fn extend(
         &mut self,
         lease: LeaseId,
@@ -164,11 +166,13 @@ impl Engine {
     }
 
     /// Begins to take over the lock of a key and token, by extending it to the TTL of the options.
-    /// Of the other options only those for the lease itself (keep-alive, fence) apply.
+    /// The call uses only two other options, keep-alive and fence, because they concern the lease
+    /// itself.
     ///
     /// # Errors
     ///
-    /// Those of [`ExtendError`] that concern the call itself; then nothing was begun.
+    /// The errors of [`ExtendError`] that concern the call itself; then the extension did not
+    /// begin.
     pub fn adopt(
         &mut self,
         key: &[u8],
@@ -185,8 +189,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`UnlockError::NotOurs`] if the lease is no longer held; [`UnlockError::Full`] if the result
-    /// cannot be reported: the lease is released all the same.
+    /// [`UnlockError::NotOurs`] if the lease is no longer held. [`UnlockError::Full`] if the engine
+    /// cannot report the result; it still releases the lease.
     pub fn unlock(&mut self, lease: LeaseId, now: Instant) -> Result<OpId, UnlockError> {
         self.locks.observe(Happening::Unlock { lease, now });
         self.locks.slots.held(lease).ok_or(UnlockError::NotOurs)?;
@@ -199,9 +203,9 @@ impl Engine {
         op
     }
 
-    /// Deletes `key` on every node where it holds `token`. The client that drew the token is told, at
-    /// the cost of one PUBLISH at one node: it extends a lease that it keeps alive, and so learns of
-    /// its loss.
+    /// Deletes `key` on every node where it holds `token`. It tells the client that drew the token,
+    /// at the cost of one PUBLISH at one node. That client extends a lease that it keeps alive, and
+    /// so learns of its loss.
     ///
     /// # Errors
     ///
@@ -218,7 +222,7 @@ impl Engine {
         op
     }
 
-    /// Releases a lease without a report: nothing waits for the answers. Harmless if the lease is
+    /// Releases a lease without a report: no caller waits for the answers. Harmless if the lease is
     /// no longer held.
     pub fn release(&mut self, lease: LeaseId, now: Instant) {
         self.locks.observe(Happening::Unlock { lease, now });
@@ -238,8 +242,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`DetachError::Unsettled`] while a node may still run a delete or an extension that names the
-    /// token, [`DetachError::NotOurs`]. The lease stays as it is.
+    /// [`DetachError::Unsettled`] while a node may still run a delete or an extension that names
+    /// the token; [`DetachError::NotOurs`]. The lease stays as it is.
     pub fn detach(&mut self, lease: LeaseId) -> Result<(), DetachError> {
         self.locks.detach(lease)?;
         self.waiting.forget_queue(lease.slot);
@@ -251,7 +255,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`LockError::Full`] if too many operations are under way, or one node is asked too much.
+    /// [`LockError::Full`] if too many operations are under way, or the query has too many commands
+    /// for one node.
     pub(crate) fn query(&mut self, query: &Query, now: Instant) -> Result<OpId, LockError> {
         self.locks.query(query, now)
     }
@@ -264,7 +269,7 @@ impl Engine {
         self.locks.nodes.wants_connection(id)
     }
 
-    /// Whether the engine reads what the node sends: false once it has given up the connection.
+    /// Whether the engine reads the node's bytes: false once it has given up the connection.
     #[must_use]
     pub(crate) fn is_connected(&self, id: NodeId) -> bool {
         self.locks.nodes.get(id).is_some_and(Node::is_connected)
@@ -283,20 +288,21 @@ impl Engine {
         self.locks.nodes.get(id).is_some_and(Node::is_mute)
     }
 
-    /// Whether the node was greeted on its connection and is fit for locks.
+    /// Whether the node has completed the greeting on its connection and is fit for locks.
     pub(crate) fn serves(&self, id: NodeId) -> bool {
         self.locks.nodes.get(id).is_some_and(Node::serves)
     }
 
-    /// Whether fenced or announced locks were asked for: the wall clock is to be set in every pass.
+    /// Whether a caller has asked for fenced or announced locks: then set the wall clock in every
+    /// pass.
     #[must_use]
     pub const fn uses_wall_clock(&self) -> bool {
         self.locks.wall.is_some()
     }
 
-    /// At `now` the wall clock shows `micros` microseconds since 1970. Call it before each call
-    /// that takes a fenced or announced lock, and in each pass from then on; nothing else depends on
-    /// the wall clock.
+    /// Tells the engine that the wall clock shows `micros` microseconds since 1970 at `now`. Call
+    /// it before each call that takes a fenced or announced lock, and in each pass from then on.
+    /// Nothing else depends on the wall clock.
     pub fn set_wall_clock(&mut self, micros: u64, now: Instant) {
         self.locks.wall = Some(WallClock { read_at: now, micros, error: 0 });
     }
@@ -311,7 +317,7 @@ impl Engine {
         }
     }
 
-    /// The connection is lost, or the attempt at it failed. Open votes on it become unknown,
+    /// The connection is lost, or the attempt at it failed. Open votes on it become unknown, and
     /// unanswered releases become debts.
     pub fn handle_lost(&mut self, id: NodeId, cause: Cause, now: Instant) {
         if self.is_connected(id) || self.wants_connection(id) {
@@ -322,16 +328,16 @@ impl Engine {
         }
     }
 
-    /// The node sent these bytes. Any split of its stream gives the same result. `now` must be read
-    /// after the bytes: ages and remaining times in them count from it. From an earlier clock a
+    /// The node sent these bytes. Any split of its stream gives the same result. Read `now` after
+    /// the bytes: ages and remaining times in them count from it. With an earlier clock reading a
     /// restarted node would vote too soon.
     pub fn handle_bytes(&mut self, id: NodeId, bytes: &[u8], now: Instant) {
         self.read(id, bytes, now);
         self.check_if_small();
     }
 
-    /// Ends a pass over the sockets, after you have handed in everything they held: does what is
-    /// due.
+    /// Ends a pass over the sockets, after you have handed in all their bytes: does everything that
+    /// is due.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.locks.last_pass = now;
         let now = self.locks.now(now);
@@ -385,7 +391,7 @@ impl Engine {
 
     // ---- outputs ----
 
-    /// The next result. A lease whose deadline has passed at `now` is not handed out.
+    /// The next result. The engine does not hand out a lease whose deadline has passed at `now`.
     pub fn poll_event(&mut self, now: Instant) -> Option<Event> {
         self.check_if_small();
         while let Some(done) = self.locks.done.pop_front() {
@@ -448,8 +454,8 @@ impl Engine {
     }
 
     /// The nodes that have bytes to send, in two groups to write one after the other. Nodes whose
-    /// output wakes a waiter come last: the waiter tries all nodes at once, and a node that does
-    /// not have the release yet would deny it.
+    /// output wakes a waiter come last. The waiter asks all nodes at once, and a node that does not
+    /// have the release yet would deny it.
     #[inline]
     pub const fn poll_writes(&mut self) -> [NodeMask; 2] {
         self.locks.nodes.poll_writes()
@@ -466,8 +472,9 @@ impl Engine {
         self.locks.nodes.output_taken(id, len);
     }
 
-    /// Hands the bytes that wait for the sockets of `nodes` to `write`, which returns how many the
-    /// socket took: [`output`](Self::output) and [`handle_sent`](Self::handle_sent) in one.
+    /// Hands the bytes that wait for the sockets of `nodes` to `write`, which returns how many
+    /// bytes the socket took. It is [`output`](Self::output) and [`handle_sent`](Self::handle_sent)
+    /// in one.
     #[inline]
     pub fn drain_output(&mut self, nodes: NodeMask, write: impl FnMut(NodeId, &[u8]) -> usize) {
         self.locks.nodes.drain_output(nodes, write);
@@ -484,27 +491,27 @@ impl Engine {
         self.locks.next_due()
     }
 
-    /// The next lease whose deadline the engine moved by itself: it extended the lease, began to,
-    /// or lost it. Each lease is listed once, so even unread the list is never longer than the
-    /// leases.
+    /// The next lease whose deadline the engine moved by itself: it extended the lease, began to
+    /// extend it, or lost it. The list holds each lease once, so even unread it is never longer
+    /// than the leases.
     pub fn poll_change(&mut self) -> Option<LeaseId> {
         self.locks.poll_change()
     }
 
-    /// The next lease that got another vote from a late answer. Each lease is listed once, so even
-    /// unread the list is never longer than the leases.
+    /// The next lease that got another vote from a late answer. The list holds each lease once, so
+    /// even unread it is never longer than the leases.
     pub fn poll_late_vote(&mut self) -> Option<LeaseId> {
         self.locks.poll_late_vote()
     }
 
-    /// The next thing that people should know of a node. Of those not taken, the last of each node
-    /// is kept.
+    /// The next notice about a node for people. The engine keeps the last notice of each node until
+    /// you take it.
     pub fn poll_notice(&mut self) -> Option<Notice> {
         let (node, cause) = self.locks.nodes.poll_news()?;
         Some(Notice::new(node, cause, self.locks.nodes.names()))
     }
 
-    /// The cause last reported of a node.
+    /// The cause in the last notice of a node.
     #[cfg(feature = "tracing")]
     pub(crate) fn last_notice(&self, node: NodeId) -> Option<Notice> {
         let cause = self.locks.nodes.get(node)?.last_news();
@@ -513,9 +520,9 @@ impl Engine {
 
     // ---- time ----
 
-    /// Whether to read the sockets before beginning an operation: after a long time without a pass
-    /// servers may have closed connections and late answers may have come; and if there is no
-    /// quorum, what comes in may make one.
+    /// Whether to read the sockets before beginning an operation. After a long time without a pass,
+    /// servers may have closed connections and late answers may have come. Without a quorum, unread
+    /// bytes may make one.
     #[must_use]
     pub(crate) fn needs_pass(&self, now: Instant) -> bool {
         now.saturating_since(self.locks.last_pass) > self.locks.settings.node_timeout
@@ -535,13 +542,13 @@ impl Engine {
             && self.locks.nodes.iter().any(Node::has_channel)
     }
 
-    /// Draws tokens from fresh randomness from now on; the client's id stays.
+    /// From now on the engine draws tokens from fresh randomness; the client's id stays.
     pub(crate) fn reseed(&mut self, seed: [u8; 32]) {
         self.locks.reseed(seed)
     }
 
-    /// The client is about to wait for the nodes that are owed releases: each of them that is away
-    /// gets one attempt to connect at once, and counts as on its way until that has failed.
+    /// The client is about to wait for the nodes to which it owes releases. Each of them that is
+    /// away gets one attempt to connect at once, and counts as on its way until that has failed.
     pub(crate) fn reach_owed(&mut self, now: Instant) {
         self.locks.nodes.reach_owed(now);
     }
@@ -549,7 +556,7 @@ impl Engine {
     /// The client is about to end: from now on releases go out in a form that needs no second step.
     pub fn begin_close(&mut self) {
         self.locks.nodes.begin_close();
-        // A script that is refused, or that nobody hears of, needs a second step.
+        // A script needs a second step if a node refuses it, or if no waiter hears of it.
         self.locks.settings.transfers_in_row = 0;
         if rules::leaves_at_end(true) {
             self.locks.leave_transfers(self.locks.both_clocks(self.locks.last_call));

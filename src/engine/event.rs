@@ -1,4 +1,4 @@
-//! What the engine reports: results, the loss of a lease, and what to do with a connection.
+//! The reports of the engine: results, the loss of a lease, and requests about connections.
 
 use super::locks::op::OpId;
 use super::locks::slot::LeaseId;
@@ -20,7 +20,7 @@ pub enum Event {
     Extend {
         /// The operation.
         op: OpId,
-        /// The lease it was for.
+        /// The lease that was to be extended.
         lease: LeaseId,
         /// Whether the lease has its new deadline.
         result: Result<(), ExtendError>,
@@ -39,15 +39,15 @@ pub enum Event {
         /// How it ended.
         result: Result<Unlocked, UnlockError>,
     },
-    /// A lease that is kept alive ended without its release. Reported at the lease's
-    /// deadline at the latest, whatever the nodes do, and at once when no quorum can hold the key
-    /// any more. The caller should still release the lease.
+    /// A lease that is kept alive ended without its release. The engine reports this at the lease's
+    /// deadline at the latest, whatever the nodes do. If no quorum can hold the key any more, it
+    /// reports it at once. The caller should still release the lease.
     Lost {
-        /// The acquisition or adoption that the lease came from.
+        /// The acquisition or adoption from which the lease came.
         op: OpId,
         /// The lease.
         lease: LeaseId,
-        /// Why.
+        /// Why the lease ended.
         cause: LostCause,
     },
     /// The nodes answered a query, or `node_timeout` passed.
@@ -63,13 +63,13 @@ pub enum Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LostCause {
-    /// Its deadline has come: no extension won in time.
+    /// The deadline of the lease has come: no extension won in time.
     Expired,
     /// So many nodes no longer have the key that no quorum holds it.
     Gone,
 }
 
-/// What the engine asks the owner of the sockets to do for a node.
+/// The engine's request to the owner of the sockets about a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Connection {

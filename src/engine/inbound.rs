@@ -1,4 +1,4 @@
-//! TokenInput from the nodes: connections, bytes, losses.
+//! Input from the nodes: connections, bytes, losses.
 
 use super::core::Engine;
 use super::happenings::Happening;
@@ -22,7 +22,7 @@ impl Engine {
         }
     }
 
-    /// Several answers, or others than a grant or a delete.
+    /// Several answers, or answers that are neither a grant nor a delete.
     #[inline(never)]
     fn handle_many(&mut self, id: NodeId, mut input: &[u8], now: Instant) {
         while let Some((answer, len)) = self.locks.nodes.read_everyday(id, input, now) {
@@ -48,7 +48,7 @@ impl Engine {
         }
     }
 
-    /// The answer to a SET was read: it no longer names its slot.
+    /// The engine has read the answer to a SET: it no longer names its slot.
     #[inline(never)]
     fn set_read(&mut self, id: NodeId, slot_index: SlotIndex, answer: Answer, now: Instant) {
         self.set_answered(id, slot_index, answer, self.locks.both_clocks(now));
@@ -62,7 +62,7 @@ impl Engine {
         self.follow(failed, now);
     }
 
-    /// The attempt may have failed before this node denied it: its call waits then.
+    /// The attempt may have failed before this node denied it; then its call is waiting.
     fn note_late_denial(&mut self, id: NodeId, slot_index: SlotIndex, is_denied: bool) {
         let slot = self.locks.slots.at(slot_index);
         if let (true, TokenState::Between, Some(op)) = (is_denied, slot.state(), slot.op) {
@@ -74,7 +74,7 @@ impl Engine {
     fn fenced_set_answered(&mut self, id: NodeId, slot_index: SlotIndex, answer: Answer, now: Now) {
         let failed = self.locks.fenced_set_answered(id, slot_index, answer, now);
         self.note_late_denial(id, slot_index, answer == Answer::Zero);
-        // What the user may not do with scripts or with the counter says nothing of the node.
+        // A missing right to scripts or to the counter says nothing about the node.
         let is_fencing =
             |cause| matches!(cause, Cause::NoPermission | Cause::KeyDenied | Cause::FenceCounter);
         if let Answer::Refused(cause) = answer
@@ -89,7 +89,7 @@ impl Engine {
     #[cold]
     fn handle_rest(&mut self, id: NodeId, mut input: &[u8], now: Instant) {
         let now = self.locks.now(now);
-        // A connection that the engine has given up is no longer read.
+        // The engine no longer reads a connection that it has given up.
         if !self.locks.nodes.get(id).is_some_and(Node::is_connected) {
             return;
         }
@@ -174,8 +174,8 @@ impl Engine {
         self.locks.nodes.conclude_greeting(id, now);
     }
 
-    /// Handles every pending request of a connection that has ended, in the order written: a SET
-    /// before the release behind it.
+    /// Handles every pending request of a connection that has ended, in the order in which it was
+    /// written: a SET before the release behind it.
     pub(super) fn lose(&mut self, id: NodeId, cause: Cause, now: Now) {
         let random = rand::Rng::next_u32(&mut self.locks.rng);
         let was_heard = self.locks.nodes.at(id).takes_transfers();
@@ -227,7 +227,7 @@ impl Engine {
         }
     }
 
-    /// After anything happened to a node: pays its debts, and notes what it can do now.
+    /// After a change of a node: pays the node's debts, and notes what it can do now.
     #[cold]
     pub(super) fn refresh(&mut self, id: NodeId, now: Now) {
         if self.locks.nodes.note_shown(id, now.real) {

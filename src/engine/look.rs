@@ -1,5 +1,5 @@
-//! What can be seen of an engine: its nodes, its leases, what it counted. Nothing here changes anything
-//! but the word that a caller keeps with a lease.
+//! The views of an engine: its nodes, its leases, its counts. The only change made here is to the
+//! word that a caller keeps with a lease.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -118,13 +118,13 @@ impl Engine {
         self.locks.word(lease)
     }
 
-    /// How many operations are under way or not yet reported.
+    /// How many operations are under way, or have ended and not been reported yet.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.locks.ops.in_flight()
     }
 
-    /// How the node is named in what it tells of transfers.
+    /// The mark that names the node in its messages about transfers.
     #[cfg(feature = "sim")]
     pub(crate) fn mark(&self, id: crate::quorum::NodeId) -> Option<[u8; 8]> {
         self.locks.nodes.at(id).mark()
@@ -136,21 +136,21 @@ impl Engine {
         self.locks.slots.in_use() - self.locks.offers_remembered()
     }
 
-    /// How many releases, over all nodes, are owed or unanswered and may be done by `until`.
+    /// How many releases the client owes or has unanswered, over all nodes, that may be done by
+    /// `until`.
     #[must_use]
     pub(crate) fn releases_open(&self, until: Instant) -> usize {
         self.locks.releases_open(until)
     }
 
-    /// How many releases are owed or unanswered at `now`, over all nodes, unreachable ones
-    /// included. Each is one key at one node; the key lives until the release is done or its TTL
-    /// ends.
+    /// How many releases are owed or unanswered at `now`, over all nodes, even unreachable ones.
+    /// Each is one key at one node; the key lives until the release is done or its TTL ends.
     #[must_use]
     pub fn releases_owed(&self, now: Instant) -> usize {
         self.locks.releases_owed(now)
     }
 
-    /// The client ends: reports the nodes that are owed releases, or whose answers it will not
+    /// The client ends: reports the nodes to which it owes releases, or whose answers it will not
     /// read.
     pub(crate) fn note_left(&mut self, now: Instant) {
         self.locks.note_left(now)
@@ -161,7 +161,7 @@ impl Engine {
         self.locks.prefix.wire_key(key)
     }
 
-    /// The client's id, and what other clients of the same locks must have too.
+    /// The client's id, and the settings that all clients of the same locks must share.
     pub(crate) fn identity(&self) -> (ClientId, Agreement) {
         let agreement = self.locks.settings.agreement(self.locks.prefix.as_bytes());
         (self.locks.client_id, agreement)
@@ -174,7 +174,7 @@ impl Engine {
         self.locks.counts(&self.locks.counts.calls)
     }
 
-    /// As [`counts`](Self::counts), for a handle whose calls are counted elsewhere.
+    /// As [`counts`](Self::counts), for a handle that counts its calls itself.
     #[cfg(feature = "metrics")]
     pub(crate) fn counts_with(&self, calls: &CallCounts) -> Vec<(Series, u64)> {
         self.locks.counts(calls)
@@ -185,13 +185,13 @@ impl Engine {
         &self.locks.counts.calls
     }
 
-    /// Since when the oldest call for a lock is under way, and the oldest lease is held.
+    /// When the oldest call for a lock began, and since when the oldest lease is held.
     #[cfg(feature = "metrics")]
     pub(crate) fn oldest(&self) -> Oldest {
         self.locks.oldest()
     }
 
-    /// How many leases were won so far, by the way in which they were won.
+    /// How many leases the client has won so far, by the way in which it won them.
     #[cfg(feature = "metrics")]
     #[must_use]
     pub const fn lease_counts(&self) -> LeaseCounts {

@@ -1,16 +1,16 @@
 //! All operations over all nodes, without a socket or a clock: bytes and times in, bytes and events
 //! out.
 //!
-//! Layer: the top of the sans-IO part. Driven by [`crate::driver`], or by a loop of your own.
+//! Layer: the top of the sans-IO part. [`crate::driver`] or a loop of your own drives it.
 //!
 //! # How to drive it
 //!
 //! 1. Report what happened: [`Engine::handle_connected`], [`Engine::handle_lost`],
-//!    [`Engine::handle_bytes`] for everything the sockets hold, and only then
-//!    [`Engine::handle_timeout`]: no node is judged before its bytes are read.
-//! 2. Submit: [`Engine::try_lock`], [`Engine::extend`], [`Engine::unlock`], each with a clock read
-//!    just before.
-//! 3. Drain: [`Engine::poll_event`] with a clock read then, [`Engine::poll_connection`], and
+//!    [`Engine::handle_bytes`] for all bytes of the sockets, and only then
+//!    [`Engine::handle_timeout`]. The engine must not judge a node before it has the node's bytes.
+//! 2. Submit: [`Engine::try_lock`], [`Engine::extend`], [`Engine::unlock`], each with a clock
+//!    reading from just before.
+//! 3. Drain: [`Engine::poll_event`] with a new clock reading, [`Engine::poll_connection`], and
 //!    [`Engine::drain_output`], or [`Engine::output`], for the nodes of [`Engine::poll_writes`]. If
 //!    you show deadlines and votes to others, [`Engine::poll_change`] and
 //!    [`Engine::poll_late_vote`] name the leases that changed.
@@ -19,11 +19,11 @@
 //! # Contract
 //!
 //! - `now` comes from a clock that runs on while the machine is suspended.
-//! - [`Engine::handle_bytes`] needs a clock read after the bytes: times in them, such as a server's
-//!   age, count from it. All other calls need one read just before them; for
+//! - [`Engine::handle_bytes`] needs a clock reading from after the bytes: times in them, such as a
+//!   server's age, count from it. All other calls need a reading from just before them. For
 //!   [`Engine::handle_timeout`] it may be from before the sockets were read, because that only
 //!   gives the nodes more time.
-//! - Same inputs, same outputs: all randomness comes from the seed.
+//! - The same inputs give the same outputs: all randomness comes from the seed.
 //!
 //! # Invariants
 //!

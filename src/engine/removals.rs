@@ -1,5 +1,5 @@
-//! A lock that a caller takes away by its token: the client that drew the token is told, as a hint. It
-//! extends its lease at once, and so learns of the loss.
+//! Locks that a caller takes away by their token. The client tells the client that drew the token,
+//! as a hint. That client extends its lease at once, and so learns of the loss.
 
 use std::iter;
 
@@ -16,8 +16,8 @@ use crate::time::Instant;
 use crate::token::TokenBytes;
 
 impl Engine {
-    /// A release is about to be reported. If another client drew the token, that client is told at one
-    /// node, behind the deletes: by then they have run.
+    /// A release is about to be reported. If another client drew the token, one node tells that
+    /// client, behind the deletes: by then they have run.
     #[inline]
     pub(super) fn tell_of_removal(&mut self, index: OpIndex, now: Instant) {
         let op = self.locks.ops.at(index);
@@ -48,8 +48,8 @@ impl Engine {
         self.locks.write(node, Request::Tell, self.locks.both_clocks(now));
     }
 
-    /// A client says that it has deleted the keys of a lease. Nothing is believed: a lease that is kept
-    /// alive is extended before its time.
+    /// A client says that it has deleted the keys of a lease. This client does not believe it, but
+    /// extends a lease that it keeps alive before its time.
     pub(super) fn hear_of_removal(&mut self, message: &Message<'_>, now: Now) {
         let Some(slot_index) = self.locks.slot_of_token(&message.token) else { return };
         let is_it = self.locks.slots.get(slot_index).is_some_and(|slot| {

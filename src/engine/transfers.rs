@@ -1,5 +1,5 @@
 //! Locks that change hands: a holder's release gives the lock to the first of its waiters, and a
-//! waiter counts what the nodes tell it.
+//! waiter counts the messages of the nodes.
 
 use super::core::Engine;
 use super::happenings::Happening;
@@ -16,7 +16,7 @@ use crate::token::TokenBytes;
 impl Engine {
     // ---- the holder ----
 
-    /// The lease of a slot is about to be released: the waiter that gets it, if any may.
+    /// The lease of a slot is about to be released. Returns the waiter that gets it, if any may.
     #[inline]
     pub(super) fn heir_of(&mut self, slot_index: SlotIndex, now: Now) -> Option<Heir> {
         if self.waiting.has_queue(slot_index) { self.choose_heir(slot_index, now) } else { None }
@@ -31,7 +31,8 @@ impl Engine {
             ttl_max_ms: settings.max_ttl_ms,
         };
         let slot = self.locks.slots.at(slot_index);
-        // A token that the caller chose may be in use elsewhere: nothing can be told by it.
+        // A token that the caller chose may be in use elsewhere, so no message can name a lock by
+        // it.
         let TokenBytes::Drawn(token) = slot.token else { return None };
         let key = slot.key.clone();
         let mut text = std::mem::take(&mut self.locks.heir_text);
@@ -64,7 +65,7 @@ impl Engine {
         });
     }
 
-    /// The connection ended before it was answered.
+    /// The connection ended before the script was answered.
     pub(super) fn transfer_lost(&mut self, id: NodeId, slot_index: SlotIndex, now: Now) {
         if rules::is_script_owed(true) {
             self.locks.release_lost(id, slot_index, now);
@@ -110,7 +111,7 @@ impl Engine {
         }
     }
 
-    /// A node has written a token of this client's to a key, for the holder of that key.
+    /// A node has written a token of this client to a key, for the holder of that key.
     fn transferred(&mut self, id: NodeId, message: &Message<'_>, now: Now) {
         let is_by_node = self.locks.nodes.at(id).mark() == Some(message.mark);
         let Some(offer) = message.sender.offer.filter(|_| rules::is_by_its_node(is_by_node)) else {

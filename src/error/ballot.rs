@@ -1,6 +1,6 @@
 //! [`Ballot`]: what each node said to an attempt that failed.
 //!
-//! Layer: bottom, plain values. Made without an allocation: masks, a byte a node, shared names.
+//! Layer: bottom, plain values. Made without an allocation: masks, one byte per node, shared names.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::error::Cause;
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
 
-/// What one node said to one attempt.
+/// One node's part in one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Vote {
@@ -32,7 +32,7 @@ pub struct Ballot {
     pub(crate) causes: [Cause; NODES_MAX],
     pub(crate) names: Arc<[Box<str>]>,
     pub(crate) quorum: u32,
-    /// How long quarantines still keep a quorum from voting; 0 for none.
+    /// How long quarantines still keep a quorum from voting, in milliseconds; 0 if they do not.
     pub(crate) quarantine_ms: u32,
 }
 
@@ -72,7 +72,7 @@ impl Ballot {
         self.quorum
     }
 
-    /// How long until enough restarted nodes may vote, if that is all that is missing.
+    /// How long until enough restarted nodes may vote, if nothing else is missing.
     #[must_use]
     pub fn quarantine(&self) -> Option<Duration> {
         (self.quarantine_ms > 0).then(|| Duration::from_millis(self.quarantine_ms.into()))

@@ -39,13 +39,13 @@ pub enum Cause {
     TlsTimeout,
     /// The answer to the TLS handshake was not TLS.
     NoTls,
-    /// The node closed the connection at the first request, without an answer: a TLS port does that
+    /// The node closed the connection at the first request, without an answer. A TLS port does that
     /// to a plain client.
     TlsWanted,
     /// The client does not trust the signer of the node's certificate, or the certificate is not
     /// for a server.
     CertificateUntrusted,
-    /// The node's certificate is no longer valid, or not yet, by this machine's wall clock.
+    /// By this machine's wall clock, the node's certificate is not valid yet, or not any more.
     CertificateExpired,
     /// The node's certificate is for other names than that of its address.
     CertificateName,
@@ -54,7 +54,7 @@ pub enum Cause {
     /// The node broke the rules of TLS, or has no version or cipher in common with this client.
     TlsFailed,
 
-    /// The node restarted a short time ago: it may have lost locks that are still held.
+    /// The node restarted a short time ago and may have lost locks that are still held.
     Quarantined,
     /// The node has not answered for several `node_timeout`.
     Stalled,

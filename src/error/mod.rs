@@ -1,4 +1,5 @@
-//! What can go wrong, one type per operation; each variant says what the caller holds and can do.
+//! The errors, one type per operation. Each variant says what the caller holds now and what it can
+//! do.
 //!
 //! Layer: bottom, plain values. No message holds a token, a password, or text that a server sent.
 
@@ -20,7 +21,7 @@ pub enum ConfigError {
     /// The list of nodes is empty.
     #[error("no nodes given: name at least one, as redis://host:port")]
     NoNodes,
-    /// More nodes than a client can have.
+    /// The list has more nodes than a client can have.
     #[error("{nodes} nodes given: at most 32 are allowed")]
     TooManyNodes {
         /// How many were given.
@@ -32,12 +33,12 @@ pub enum ConfigError {
         /// The node.
         node: String,
     },
-    /// An entry is no address.
+    /// An entry is not an address.
     #[error("node address {address:?}: {why}")]
     Address {
         /// The entry without its login.
         address: String,
-        /// What is wrong with it.
+        /// The fault of the entry, in words.
         why: &'static str,
     },
     /// With this quorum two holders need not share a node, or no attempt can reach it.
@@ -72,13 +73,13 @@ pub enum ConfigError {
         /// The bound asked for.
         wanted: usize,
     },
-    /// The limit on extensions is higher than the count goes.
+    /// The limit on extensions is higher than a lease can count.
     #[error("max_extensions is {wanted}: it must be from 0 to 65535")]
     MaxExtensions {
         /// The limit asked for.
         wanted: u32,
     },
-    /// The client name is too long, or has characters that would not stand in a list of names.
+    /// The client name is too long, or has characters that a list of names cannot hold.
     #[error("client_name must be 1 to 64 letters, digits and .-_+@/")]
     ClientName,
     /// A certificate or key given for TLS cannot be used.
@@ -86,7 +87,7 @@ pub enum ConfigError {
     Tls {
         /// Which of them: CA certificate, client certificate, client key, server name.
         role: &'static str,
-        /// What is wrong with it.
+        /// The fault of the setting, in words.
         why: &'static str,
     },
     /// TLS is configured, but every node is named with a plain scheme.
@@ -147,17 +148,17 @@ pub enum LockError {
     /// The configuration allows no fences.
     #[error("no lock can be fenced: {why}")]
     NoFences {
-        /// What is in the way.
+        /// The reason, in words.
         why: &'static str,
     },
     /// The lock cannot linger ([`LockOptions::linger`](crate::LockOptions::linger)).
     #[error("no lock can linger: {why}")]
     NoLinger {
-        /// What is in the way.
+        /// The reason, in words.
         why: &'static str,
     },
-    /// The key ends in `:fence` or `:elected`: such keys are the counters of fences, and the names of
-    /// leaders, beside the locks that they belong to.
+    /// The key ends in `:fence` or `:elected`. Such keys belong to other locks: they are the
+    /// counters of their fences, and the names of their leaders.
     #[error("a key that ends in :fence or :elected belongs to another lock")]
     ReservedKey,
     /// The key is empty, or longer than 4,096 bytes with the configured prefix.

@@ -1,4 +1,4 @@
-//! Whatever clients send to an embedded node.
+//! Any input of clients to an embedded node.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use redbolt_embedded::Flavor;
 use redbolt_embedded::Instant;
 use redbolt_embedded::model::{Condition, Life, Memory, Progress, Server, ServerOptions, Session};
 
-/// Far more than the model writes in one go; an aggregate of its may be nested three deep.
+/// Far more than the model writes in one go; one of its aggregates may be nested three deep.
 const LIMITS: Limits = Limits { frame_len_max: 64 << 20, depth_max: 8 };
 
-/// What the model's commands are made of, to save the fuzzer the guessing.
+/// The words of the model's commands, to save the fuzzer the guessing.
 const WORDS: [&[u8]; 59] = [
     b"HELLO",
     b"2",
@@ -74,7 +74,7 @@ const WORDS: [&[u8]; 59] = [
     b"RESETSTAT",
 ];
 
-/// Requests, well made or not, of two clients: every answer is RESP and none is left in pieces.
+/// Requests of two clients, well made or not: every answer is RESP and comes whole.
 pub fn embedded_input(input: &[u8]) {
     let mut source = Source::new(input);
     let mut options = ServerOptions::new(source.pick(&Flavor::ALL));
@@ -115,7 +115,7 @@ pub fn embedded_input(input: &[u8]) {
     server.key_count(now);
 }
 
-/// A request of known words and others, framed as it should be.
+/// A request of known words and others, in a correct frame.
 fn request(source: &mut Source<'_>) -> Vec<u8> {
     let count = source.below(7) + 1;
     let mut out = format!("*{count}\r\n").into_bytes();

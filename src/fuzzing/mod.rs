@@ -2,7 +2,7 @@
 //!
 //! Layer: beside the others, for tests only. They stand here so that a change of the library that
 //! breaks one breaks the build. `tests/it/fuzz_corpus.rs` runs the committed corpora through them,
-//! and what fuzzing has found is a named test there.
+//! and each find of a fuzzer is a named test there.
 //!
 //! | target | promise |
 //! |---|---|
@@ -28,8 +28,8 @@ pub use embedded::embedded_input;
 pub use replies::{resp_chunked, resp_decode, resp_roundtrip};
 pub use values::address_parse;
 
-/// The simulation, with the input's choices instead of a seed's: engines among nodes that answer,
-/// lie, hang, die and restart, under callers who call what they like.
+/// The simulation, with the input's choices instead of a seed's. Engines run among nodes that
+/// answer, lie, hang, die and restart, under callers that make any call.
 pub fn engine_ops(input: &[u8]) {
     assert_eq!(crate::sim::run_given(input, None, None).violation, None);
 }

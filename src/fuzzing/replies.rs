@@ -7,8 +7,8 @@ use crate::resp::{Decoder, Limits, ProtocolError, Quick, Reply, quick};
 const DEEP: Limits = Limits { frame_len_max: 1 << 20, depth_max: 16 };
 const TIGHT: Limits = Limits { frame_len_max: 48, depth_max: 2 };
 
-/// Any bytes: frames within the input, each reply of them readable, work in proportion to the bytes
-/// and not to what they declare.
+/// Any bytes. Frames lie within the input, and each of their replies is readable. The work is in
+/// proportion to the bytes, and not to the sizes that they declare.
 pub fn resp_decode(input: &[u8]) {
     for limits in [Limits::DEFAULT, DEEP, TIGHT] {
         let outcome = feed(input, &[], limits);
@@ -17,12 +17,12 @@ pub fn resp_decode(input: &[u8]) {
         for frame in &outcome.frames {
             assert!((3..=limits.frame_len_max).contains(&frame.len), "a frame of {}", frame.len);
         }
-        // A connection that brings each byte alone, the worst case.
+        // A connection that brings each byte alone is the worst case.
         let by_byte = feed(input, &[1], limits);
         assert!(by_byte.visited <= 2 * input.len(), "{} visits", by_byte.visited);
         assert!(outcome.visited <= 2 * input.len(), "{} visits", outcome.visited);
     }
-    // Only asked where a frame begins, and then it says what the decoder says.
+    // `quick` is asked only where a frame begins, and then it agrees with the decoder.
     if let Some((word, len)) = quick(input) {
         let frame = Decoder::new(Limits::DEFAULT).frame(input).ok().flatten();
         let frame = frame.expect("the decoder takes what quick takes");
@@ -36,7 +36,7 @@ pub fn resp_decode(input: &[u8]) {
     }
 }
 
-/// Cutting a byte stream anywhere changes neither the replies nor the error. The first byte says
+/// Cutting a byte stream anywhere changes neither the replies nor the error. The first byte tells
 /// how many cuts follow it.
 pub fn resp_chunked(input: &[u8]) {
     let mut source = Source::new(input);
@@ -52,7 +52,7 @@ pub fn resp_chunked(input: &[u8]) {
     }
 }
 
-/// Commands and trees of replies, encoded: each comes back, from a stream cut anywhere, and no part
+/// Commands and trees of replies, encoded. Each comes back from a stream cut anywhere, and no part
 /// of one is an error or a whole.
 pub fn resp_roundtrip(input: &[u8]) {
     let mut source = Source::new(input);
@@ -102,7 +102,7 @@ fn message(source: &mut Source<'_>, bytes: &mut Vec<u8>, shown: &mut String) {
     }
 }
 
-/// Appends one reply to `bytes` and what it should be shown as to `shown`.
+/// Appends one reply to `bytes`, and its expected form to `shown`.
 fn tree(source: &mut Source<'_>, depth: usize, bytes: &mut Vec<u8>, shown: &mut String) {
     let line = |kind: char, line: &str, bytes: &mut Vec<u8>, shown: &mut String| {
         bytes.extend_from_slice(format!("{kind}{line}\r\n").as_bytes());
@@ -151,7 +151,7 @@ fn tree(source: &mut Source<'_>, depth: usize, bytes: &mut Vec<u8>, shown: &mut 
         9 => aggregate(source, b'~', depth + 1, bytes, shown),
         10 => aggregate(source, b'%', depth + 1, bytes, shown),
         _ => {
-            // An attribute is passed over, whatever it holds.
+            // The decoder skips an attribute, whatever it holds.
             aggregate(source, b'|', depth + 1, bytes, &mut String::new());
             tree(source, depth + 1, bytes, shown);
         }
@@ -166,7 +166,7 @@ fn aggregate(
     shown: &mut String,
 ) {
     let (declared, len) = match (kind, source.below(6)) {
-        // A push says at least what it is.
+        // A push has at least the element that names its kind.
         (b'>', n) => (n / 2 + 1, n / 2 + 1),
         (b'%' | b'|', n) => (n / 2, n / 2 * 2),
         (_, n) => (n, n),
@@ -191,7 +191,7 @@ struct Shown {
     shown: String,
 }
 
-/// How an input ended: the frames it held, then an error, or so many bytes left over.
+/// How an input ended: the frames in it, then an error, or the number of bytes left over.
 struct Outcome {
     frames: Vec<Shown>,
     end: Result<usize, ProtocolError>,
@@ -199,7 +199,7 @@ struct Outcome {
 }
 
 /// Feeds `input` as a node does: unfinished bytes stay contiguous, finished ones are taken off. The
-/// chunks have the lengths `cuts`, over and over; without any it comes whole.
+/// chunks have the lengths `cuts`, over and over; without any, `input` comes whole.
 fn feed(input: &[u8], cuts: &[usize], limits: Limits) -> Outcome {
     let mut decoder = Decoder::new(limits);
     let mut cuts = cuts.iter().cycle();
@@ -235,7 +235,7 @@ fn feed(input: &[u8], cuts: &[usize], limits: Limits) -> Outcome {
     outcome
 }
 
-/// One line for a reply and all in it, spelt much like RESP.
+/// One line for a reply and all its parts, spelt much like RESP.
 fn show(reply: &Reply<'_>, shown: &mut String) {
     let (kind, text) = match reply {
         Reply::Simple(text) => ('+', *text),

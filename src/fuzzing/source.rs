@@ -1,7 +1,7 @@
 //! [`Source`]: the fuzzer's bytes, read as a list of choices.
 
-/// Bytes taken from the front, zeros once they are used up: every input means something, and
-/// cutting one short leaves the beginning of what it meant.
+/// Bytes taken from the front, and zeros once they are used up. So every input means something, and
+/// the beginning of an input means the beginning of the same.
 pub(super) struct Source<'a> {
     rest: &'a [u8],
 }
@@ -43,7 +43,7 @@ impl<'a> Source<'a> {
         choices[self.below(choices.len())]
     }
 
-    /// The next `len` bytes, or what there is.
+    /// The next `len` bytes, or as many as there are.
     pub(super) fn bytes(&mut self, len: usize) -> &'a [u8] {
         let (taken, rest) = self.rest.split_at(len.min(self.rest.len()));
         self.rest = rest;

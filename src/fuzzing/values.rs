@@ -4,11 +4,11 @@ use super::source::Source;
 use crate::address::{Address, Endpoint};
 use crate::config::Config;
 
-/// Stands for a password in the texts below; no part of it is a word of any message.
+/// Stands for a password in the texts below; no message contains any part of it.
 const SECRET: &str = "Zq7Xw9";
 
-/// Any text, and any text with a login in it: an address or an error, its name is its address
-/// again, and no message shows the password.
+/// Any text, and any text with a login in it, is an address or an error. An address's name is its
+/// address again, and no message shows the password.
 pub fn address_parse(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     if text.contains(SECRET) {
@@ -20,7 +20,7 @@ pub fn address_parse(input: &[u8]) {
     let scheme = source.pick(&["redis://", "valkey://", "unix://", "rediss://", "", "://", "x:"]);
     let tail = source.pick(&["@h:1", "@h", "@[::1]:7/2", "@/run/r.sock", "@", "@h:x", "@h:1/x?y"]);
     let text = String::from_utf8_lossy(source.bytes(usize::MAX));
-    // A password ends at the `@` before the place, however it is misspelt.
+    // A password ends at the `@` before the place, however the place is misspelt.
     let (before, behind) = text.split_once('\n').unwrap_or((&text, ""));
     for text in [
         format!("{scheme}{before}:{SECRET}{tail}"),

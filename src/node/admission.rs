@@ -17,7 +17,7 @@ use crate::node::greeting::{Facts, MASTER};
 use crate::rules;
 use crate::time::Instant;
 
-/// The settings that admission depends on.
+/// The settings on which admission depends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AdmissionRules {
     pub(crate) guard: RestartGuard,
@@ -26,7 +26,7 @@ pub(crate) struct AdmissionRules {
     pub(crate) admission: Admission,
 }
 
-/// What the client remembers of a node across its connections.
+/// The client's memory of a node across its connections.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
     /// Whether a greeting of the node was ever completed.
@@ -39,7 +39,7 @@ pub(crate) struct History {
     pub(crate) last_answer: Instant,
 }
 
-/// What admission decided.
+/// The decision of admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     Admitted,
@@ -70,7 +70,7 @@ impl History {
         }
         let identity = facts.identity();
         // Votes would be safe without this rule, because a server denies the SET of its second
-        // address. It is for extensions, and for users who count their nodes.
+        // address. The rule is for extensions, and for users who count their nodes.
         if identity.as_deref().is_some_and(is_duplicate) {
             return Standing::Refused(Cause::Duplicate);
         }
@@ -91,8 +91,8 @@ impl History {
         let same_process = self.known && is_same;
         let same_role = rules::was_always_master(self.replid == facts.replid);
         let wait = match facts.uptime_s {
-            // A changed replication id in one process: it was a replica in between and has lost its
-            // keys, at an unknown time.
+            // A changed replication id in one process: the node was a replica in between, and lost
+            // its keys at an unknown time.
             _ if same_process => rules.guard_time,
             Some(uptime) => {
                 let age = Duration::from_secs(rules::surely_lived_s(uptime));
@@ -103,8 +103,8 @@ impl History {
                 };
                 rules.guard_time.saturating_sub(age)
             }
-            // The node does not say, and may just have restarted. Lenient admission promises to
-            // trust a node that it meets for the first time.
+            // The node does not tell its age, and may just have restarted. Lenient admission
+            // promises to trust a node that it meets for the first time.
             None if rules.admission == Admission::Lenient && !self.known => Duration::ZERO,
             None => rules.guard_time,
         };
@@ -123,7 +123,7 @@ impl History {
         self.replid.clone_from(&facts.replid);
     }
 
-    /// A node that is a replica now may have held locks before and has lost them.
+    /// A node that is a replica now may have held locks before, and has lost them.
     fn remember_replica(&mut self, facts: &Facts, rules: &AdmissionRules, now: Instant) {
         self.known = true;
         self.identity = facts.identity();
@@ -131,7 +131,7 @@ impl History {
         self.distrust(rules, now);
     }
 
-    /// The node answered that it is not a master now: what it granted may be gone.
+    /// The node answered that it is not a master now: the keys that it granted may be gone.
     pub(crate) fn distrust(&mut self, rules: &AdmissionRules, now: Instant) {
         self.until = self.until.max(now + rules.guard_time);
     }
@@ -146,7 +146,7 @@ impl History {
     }
 }
 
-/// For how long the node has certainly been a master, by its marker, on the node's clock.
+/// For how long the marker proves that the node has been a master, on the node's clock.
 fn met_for(facts: &Facts) -> Duration {
     facts.met_for.unwrap_or_default().saturating_sub(Duration::from_millis(2))
 }

@@ -28,7 +28,8 @@ impl Backoff {
     }
 
     /// A connection that was admitted at `since` ended at `now`. If connections keep ending soon
-    /// after their admission, the node is not healthy, and is not retried at once for ever.
+    /// after their admission, the node is not healthy, and the client does not retry at once for
+    /// ever.
     pub(crate) fn admission_ended(&mut self, since: Instant, now: Instant) {
         if now.saturating_since(since) > DELAY_MAX {
             self.failures = 0;

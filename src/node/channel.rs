@@ -1,15 +1,14 @@
 //! The channels on which other clients reach this one through the node: subscriptions beside the
-//! ordinary commands of a RESP3 connection. One carries messages. The other carries transfers, and
-//! the client leaves it where nobody would read what a holder hands over. Each time it comes back it
-//! listens on another one: an old offer that some list still names is then handed over unheard, and
-//! the script deletes it.
+//! ordinary commands of a RESP3 connection. One channel carries messages. The other carries
+//! transfers, and the client leaves it when it would not read of a hand-over. Without a listener
+//! the script finds nobody to tell and deletes the key that it handed over.
 //!
 //! # Invariants
 //!
-//! - SUBSCRIBE is written only after HELLO answered `proto 3`: over RESP2 a subscribed connection
-//!   takes no ordinary commands.
-//! - At the head of the list of awaited answers, SUBSCRIBE and UNSUBSCRIBE are answered by the push
-//!   that confirms them for this client's own channel, or by an error. Anything else ends the
+//! - The client writes SUBSCRIBE only after HELLO answered `proto 3`: over RESP2 a subscribed
+//!   connection takes no ordinary commands.
+//! - SUBSCRIBE and UNSUBSCRIBE at the head of the list of awaited answers have one of two answers:
+//!   the push that confirms them for this client's own channel, or an error. Anything else ends the
 //!   connection. No other push ever answers a request.
 
 use super::Node;
@@ -27,10 +26,10 @@ use crate::token::digit;
 /// The prefix of every client's channels, with the version of the messages.
 const PREFIX: &[u8; 10] = b"redbolt:3:";
 
-/// More than a subscription and its end take.
+/// More bytes than a subscription and its end take.
 const SUBSCRIPTION_LEN: usize = 256;
 
-/// Behind the name of a client's channel: its channel for transfers.
+/// The suffix that makes a client's channel for transfers from the name of its channel.
 const TRANSFERS: &[u8; 2] = b":t";
 
 /// The name of a client's channel for messages: the prefix and the client's id in hexadecimal
@@ -56,7 +55,7 @@ impl ChannelName {
         &self.0
     }
 
-    /// What the names of all clients' channels begin with, in front of their ids.
+    /// The beginning of the names of all clients' channels, in front of their ids.
     pub(crate) const fn prefix() -> &'static [u8] {
         PREFIX
     }
@@ -76,7 +75,7 @@ impl ChannelName {
 }
 
 impl TransfersName {
-    /// Where the client that offers the token hears that it was written.
+    /// The channel on which the client that offers the token hears that a node wrote it.
     pub(crate) fn of(token: &[u8; 20]) -> Self {
         ChannelName::of(ClientId::of(token)).transfers()
     }
@@ -122,9 +121,9 @@ pub(super) struct Channel {
     denies_transfers: bool,
     /// The node answered the script that hands a lock over, or introduces a call, with an error.
     refuses_scripts: bool,
-    /// When what the node has refused for now is asked for again.
+    /// When the client asks again for what the node has refused for now.
     again_at: Option<Instant>,
-    /// How the node is named in transfers, by its last greeting on this connection.
+    /// The mark that names the node in transfers, from its last greeting on this connection.
     mark: Option<[u8; 8]>,
 }
 
@@ -172,7 +171,7 @@ impl Channel {
     }
 
     /// A reply answered SUBSCRIBE: only an error may do that. Any other reply belongs to another
-    /// request, and every answer behind it would be matched to the wrong request.
+    /// request, and every later answer would be matched to the wrong request.
     pub(super) fn refused(
         &mut self,
         request: Request,
@@ -193,8 +192,8 @@ impl Channel {
         Ok(())
     }
 
-    /// Asks again later for what the node has refused, unless the user may not have it. Returns
-    /// whether it does.
+    /// If the refusal may pass, the client asks again later; if the user lacks the right, it does
+    /// not. Returns whether it asks again.
     fn ask_again(&mut self, answer: Answer, now: Now) -> bool {
         let is_denied = matches!(
             answer,
@@ -206,7 +205,7 @@ impl Channel {
         !is_denied
     }
 
-    /// When it asks again for what the node has refused.
+    /// When the client asks again for what the node has refused.
     pub(super) const fn again_at(&self) -> Option<Instant> {
         self.again_at
     }
@@ -229,7 +228,8 @@ impl Node {
         }
     }
 
-    /// After a greeting in RESP3: subscribes to this client's channel, unless that is done.
+    /// After a greeting in RESP3: subscribes to this client's channel, unless the client has done
+    /// so.
     pub(super) fn subscribe(&mut self, now: Now) {
         self.channel.mark = self.facts().run_id.as_deref().map(mark_of);
         let Some(name) = self.login.channel.filter(|_| self.reading.facts.resp3) else { return };
@@ -245,10 +245,10 @@ impl Node {
         }
     }
 
-    /// Subscribes to transfers, in front of whatever is written next, and after each greeting.
+    /// Subscribes to transfers, in front of the next request, and after each greeting.
     pub(crate) fn take_transfers(&mut self, now: Now) {
         self.channel.wants_transfers = true;
-        // What a node without a name tells would be nobody's vote, and its key nobody's.
+        // Messages of a node without a mark would be no vote, and no client would delete its key.
         let is_able = matches!(self.channel.subscription, Subscription::Asked | Subscription::Open)
             && self.channel.again_at.is_none()
             && !self.channel.denies_transfers
@@ -262,8 +262,8 @@ impl Node {
         }
     }
 
-    /// Leaves the channel for transfers: a holder's script that runs behind this is heard by
-    /// nobody, and deletes the key instead.
+    /// Leaves the channel for transfers: a holder's script that runs behind this has no listener,
+    /// and deletes the key instead.
     pub(crate) fn leave_transfers(&mut self, now: Now) {
         self.channel.wants_transfers = false;
         let Some(name) = self.login.channel else { return };
@@ -278,7 +278,7 @@ impl Node {
         self.pending.push_back(Pending { request: Request::SubscribeTransfers, written_at });
     }
 
-    /// Whether a holder's script at this node would be heard, or was on this connection.
+    /// Whether this client hears of a holder's script at this node, or did so on this connection.
     pub(crate) const fn takes_transfers(&self) -> bool {
         self.channel.takes_transfers
     }
@@ -293,15 +293,15 @@ impl Node {
         self.runs_scripts() && self.mark().is_some()
     }
 
-    /// The node answered a script with an error: it gets none for a while, or where the user may not
-    /// run it none on this connection.
+    /// The node answered a script with an error: it gets none for a while. If the user may not run
+    /// scripts, it gets none on this connection.
     pub(crate) fn script_refused(&mut self, answer: Answer, now: Now) {
         self.channel.refuses_scripts = true;
         self.channel.ask_again(answer, now);
     }
 
-    /// How the node is named in the transfers that go through it; `None` if it is not known. While
-    /// the node is greeted again it keeps its name.
+    /// The mark that names the node in the transfers that go through it; `None` if it is unknown.
+    /// While the client greets the node again, the mark stays.
     pub(crate) const fn mark(&self) -> Option<[u8; 8]> {
         self.channel.mark
     }

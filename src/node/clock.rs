@@ -1,11 +1,11 @@
-//! The node's wall clock, as it last told it. Only fences depend on it.
+//! The node's wall clock, as the node last told it. Only fences depend on it.
 
 use super::Node;
 use super::state::Now;
 use crate::time::{Instant, WallClock};
 
 impl Node {
-    /// What the node last said of its clock, on this connection.
+    /// The node's last reading of its clock, on this connection.
     pub(crate) const fn clock(&self) -> Option<WallClock> {
         self.clock
     }
@@ -15,7 +15,7 @@ impl Node {
         self.reading.number
     }
 
-    /// The node told its time, for which it was asked at `asked_at` on the attended clock.
+    /// The node told its time. The client had asked at `asked_at` on the attended clock.
     pub(crate) const fn told_time(&mut self, micros: u64, asked_at: Instant, now: Now) {
         let error = now.attended.nanos_since(asked_at) / 1_000;
         self.clock = Some(WallClock { read_at: now.real, micros, error });

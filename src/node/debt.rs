@@ -1,13 +1,14 @@
-//! Compare-and-deletes that the client still owes a node that it could not reach.
+//! Compare-and-deletes that the client owes a node because it could not reach the node.
 //!
 //! # Invariants
 //!
-//! - A debt ends with the node's answer to it. Time ends it only where the SET had been answered: a
-//!   SET in a frozen server's buffer has not begun its TTL.
-//! - A debt whose SET was unanswered is paid twice, `node_timeout` apart: a server reads an old
-//!   connection 16 KiB at a time, between others, so the SET may still run after the first payment.
-//! - A node has at most as many as there is [`Room`](super::Room) for; the oldest is dropped and
-//!   counted.
+//! - A debt ends with the node's answer to it. Time ends it only if the node had answered the SET:
+//!   a SET in a frozen server's buffer has not begun its TTL.
+//! - The client pays a debt whose SET was unanswered twice, `node_timeout` apart. A server reads an
+//!   old connection 16 KiB at a time, between others, so the SET may still run after the first
+//!   payment.
+//! - A node has at most as many debts as there is [`Room`](super::Room) for. The client drops the
+//!   oldest, and counts it.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -23,18 +24,18 @@ pub(crate) const REFUSED_DELAY: Duration = Duration::from_secs(1);
 pub(crate) struct Debt {
     /// The slot that knows key and token.
     pub(crate) slot: SlotIndex,
-    /// If it waits to be sent once more, not before this.
+    /// If the debt waits to be sent once more: not before this.
     pub(crate) due: Instant,
-    /// The key is certainly gone by then; [`Instant::MAX`] if its SET was not answered.
+    /// The key is certainly gone by then; [`Instant::MAX`] if the node did not answer its SET.
     pub(crate) expires: Instant,
     /// Whether to send it once more, `node_timeout` after the first answer.
     pub(crate) again: bool,
 }
 
-/// The debts of one node, in the order they arose.
+/// The debts of one node, in the order in which they arose.
 #[derive(Debug)]
 pub(crate) struct Debts {
-    /// How many there may be.
+    /// How many debts there may be.
     most: usize,
     /// Due at once.
     ready: VecDeque<Debt>,
@@ -97,13 +98,13 @@ impl Debts {
         self.ready.pop_front()
     }
 
-    /// How many are due by `until`.
+    /// How many debts are due by `until`.
     pub(crate) fn due_by(&self, until: Instant) -> usize {
         let waiting = self.again.iter().chain(&self.refused);
         self.ready.len() + waiting.filter(|debt| debt.due <= until).count()
     }
 
-    /// How many are for keys that may still live at `now`.
+    /// How many debts are for keys that may still live at `now`.
     pub(crate) fn living(&self, now: Instant) -> usize {
         let all = self.ready.iter().chain(&self.again).chain(&self.refused);
         all.filter(|debt| debt.expires > now).count()
@@ -124,7 +125,7 @@ impl Debts {
         self.ready.len() + self.again.len() + self.refused.len()
     }
 
-    /// How many were dropped because there was no room.
+    /// How many debts were dropped because there was no room.
     pub(crate) const fn dropped(&self) -> u64 {
         self.dropped
     }

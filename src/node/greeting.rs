@@ -1,13 +1,13 @@
-//! What the client asks a node when it connects, and what the answers say.
+//! The client's questions to a node when it connects, and the node's answers.
 //!
 //! # Contract
 //!
-//! - One write: HELLO with login and name, SELECT where a database is configured, and INFO section
-//!   by section (servers before 7.0 take one section per command).
-//! - A second write only where the answers call for it: to check that a user who releases by
-//!   scripts may run one, and since when a master that was once a replica has been a master.
+//! - One write: HELLO with login and name, SELECT if a database is configured, and INFO section by
+//!   section (servers before 7.0 take one section per command).
+//! - A second write only if the answers call for it. It checks that a user who releases by scripts
+//!   may run one, and since when a master that was once a replica has been a master.
 //! - The client greets a server without HELLO or RESP3 a second time, in RESP2.
-//! - That HELLO succeeds does not mean that the node can vote: servers answer it while LOADING.
+//! - A successful HELLO does not mean that the node can vote: servers answer it while LOADING.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ pub(crate) struct Login {
     pub(crate) channel: Option<ChannelName>,
 }
 
-/// What a node has said about itself.
+/// The node's answers about itself.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
     /// Whether the node speaks RESP3 on this connection.
@@ -72,11 +72,11 @@ pub(crate) struct Facts {
     pub(crate) logs_in: bool,
     /// The second write of the greeting has begun.
     pub(crate) is_asked_more: bool,
-    /// The user may not release by the step that was tried last.
+    /// The user may not release by the step that the client tried last.
     pub(crate) is_step_refused: bool,
 }
 
-/// The TTL of a marker. All clients compute ages from it, so all must write the same.
+/// The TTL of a marker. All clients compute ages from it, so all must write the same TTL.
 const MARK_MS: u64 = 30 * 24 * 3600 * 1000;
 
 /// The key of the marker of a master with this replication id. A promoted replica has another id,
@@ -99,7 +99,7 @@ pub(crate) fn append_prove(out: &mut BytesMut, step: ReleaseStep, parts: &mut Ve
     parts.push(GreetingPart::Prove);
 }
 
-/// The parts of a greeting, in the order they are written.
+/// Writes the commands of a greeting, and lists them in `parts` in the same order.
 pub(crate) fn append(
     out: &mut BytesMut,
     login: &Login,
@@ -172,7 +172,7 @@ impl Facts {
                     Answer::Refused(Cause::NoPermission | Cause::Unsupported)
                 );
             }
-            // Without permission for the marker there is none.
+            // A user who may not write the marker has none.
             GreetingPart::Mark => {
                 self.note_more(reply);
             }
@@ -207,8 +207,9 @@ impl Facts {
     fn note_hello(&mut self, reply: &Reply<'_>) {
         let (Reply::Map(items) | Reply::Array(items)) = reply else {
             let answer = classify(reply);
-            // Valkey 9 hides all commands from a client that is not logged in: an unknown HELLO is
-            // NOAUTH there, one with a wrong login WRONGPASS. The answer to AUTH itself decides.
+            // Valkey 9 hides all commands from a client that is not logged in: an unknown HELLO
+            // gets NOAUTH there, and one with a wrong login WRONGPASS. The answer to AUTH itself
+            // decides.
             let is_hidden = self.logs_in && reply.error_prefix() == Some(b"NOAUTH");
             if is_hidden || answer == Answer::Refused(Cause::Unsupported) {
                 self.hello_refused = true;
@@ -264,7 +265,7 @@ impl Facts {
                 self.version = plain(value);
                 self.kind.get_or_insert(ServerKind::Redis);
             }
-            // Valkey's redis_version is a constant for old clients, as is Dragonfly's.
+            // Valkey's redis_version is a constant for old clients, and so is Dragonfly's.
             b"valkey_version" => {
                 self.version = plain(value);
                 self.kind = Some(ServerKind::Valkey);
@@ -295,7 +296,7 @@ impl Facts {
         self.fault.get_or_insert(cause);
     }
 
-    /// What identifies this process, as far as the node said it.
+    /// The identity of this process, as far as the node tells it.
     pub(crate) fn identity(&self) -> Option<String> {
         self.run_id.clone().or_else(|| {
             let process = self.process_id.as_ref()?;
@@ -317,7 +318,7 @@ fn plain(text: &str) -> String {
     text.chars().filter(is_plain).take(TEXT_MAX).collect()
 }
 
-/// The longest server text that is kept: longer than any identity.
+/// The greatest length of a server's text that the client keeps: longer than any identity.
 const TEXT_MAX: usize = 64;
 
 /// The cause for an answer that should have been informative and was not.

@@ -1,20 +1,20 @@
 //! One node's conversation: connecting, greeting, voting; requests out, answers in, in order.
 //!
-//! Layer: above `command` and `resp`, below `engine`. Knows one connection and no lock: a request
-//! carries the number of the slot it is for, and the answer goes back with it.
+//! Layer: above `command` and `resp`, below `engine`. It knows one connection and no lock: a
+//! request carries the number of its slot, and the answer goes back with that number.
 //!
 //! # Contract
 //!
-//! - The owner passes in what happened (`handle_*`, `next_answer`) and reads what to do from
+//! - The owner passes events in (`handle_*`, `next_answer`) and reads what to do from
 //!   [`Node::wish`], [`Node::output`] and [`Node::next_timeout`].
-//! - Nothing is guessed: malformed bytes, or an answer without a pending request, end the
-//!   connection, and all pending requests are handed back as lost.
+//! - The node guesses nothing: malformed bytes, or an answer without a pending request, end the
+//!   connection. It hands all pending requests back as lost.
 //!
 //! # Invariants
 //!
 //! - [`Room`] bounds output, awaited answers and debts, whatever the node does.
-//! - Two clocks: `now` always runs, `attended` only while the owner reads the sockets. A node is
-//!   blamed only by the second.
+//! - Two clocks: `now` always runs, `attended` only while the owner reads the sockets. The client
+//!   blames a node only by the second.
 
 mod admission;
 mod backoff;
@@ -80,14 +80,14 @@ pub(crate) struct Node {
     /// The bytes of a frame that is not yet complete.
     input: BytesMut,
     decoder: Decoder,
-    /// Set while answers are overdue: when that was noticed, on the attended clock.
+    /// Set while answers are overdue: when the client noticed that, on the attended clock.
     stalled_at: Option<Instant>,
 
     reading: Reading,
     channel: Channel,
     /// Whether the last greeting was in RESP3.
     resp3: bool,
-    /// The user was not allowed to release in any way: the next greeting must prove that it is.
+    /// The user had no right to release in any way: the next greeting must prove that it has one.
     is_unproven: bool,
     /// Connected, and the node has not sent anything yet.
     is_mute: bool,
@@ -97,7 +97,7 @@ pub(crate) struct Node {
     #[cfg(feature = "metrics")]
     pub(crate) counts: NodeCounts,
     greeted_at: Instant,
-    /// What the node last said of its clock.
+    /// The node's last reading of its clock.
     clock: Option<WallClock>,
     /// Round trip of the last greeting.
     pub(crate) round_trip: Option<Duration>,
@@ -168,7 +168,7 @@ impl Node {
         }
     }
 
-    /// When the node is due to be greeted again or connected to.
+    /// When the client greets the node again, or connects to it again.
     pub(crate) const fn until(&self) -> Option<Instant> {
         match self.state {
             State::Disconnected { retry_at } | State::Refused { retry_at, .. } => Some(retry_at),
@@ -182,8 +182,8 @@ impl Node {
         Some(self.history.last_answer).filter(|at| *at > Instant::default())
     }
 
-    /// Whether time, or any answer, can change its debts, its state or its trouble. As a rule not:
-    /// the node is admitted, without trouble or debts, and not stalled.
+    /// Whether time, or any answer, can change the node's debts, its state or its trouble. Usually
+    /// neither can: the node is admitted, without trouble or debts, and not stalled.
     pub(crate) fn is_restless(&self) -> bool {
         !self.is_plain()
             || self.debts.len() > 0
@@ -191,8 +191,8 @@ impl Node {
             || self.channel.again_at().is_some()
     }
 
-    /// When the node counts as stalled if it then still owes the answers that it owes now; `now`
-    /// for the latest that it can owe.
+    /// When the node counts as stalled if it still owes its present answers then. `now` stands for
+    /// the latest answer that it can owe.
     pub(crate) fn stalls_at(&self, now: Now) -> Instant {
         let oldest = self.pending.front().filter(|_| self.stalled_at.is_none());
         oldest.map_or(now.attended, |front| front.written_at) + self.timeouts.stalled_after
@@ -279,7 +279,7 @@ impl Node {
         }
     }
 
-    /// The answers that are awaited.
+    /// The answers that the client awaits.
     pub(crate) fn pending(&self) -> impl Iterator<Item = &Pending> {
         self.pending.iter()
     }
@@ -298,12 +298,13 @@ impl Node {
         self.is_securing = true;
     }
 
-    /// Greeted on this connection, and the node may vote or will.
+    /// Whether the client has greeted the node on this connection, and the node may vote now or
+    /// later.
     pub(crate) const fn serves(&self) -> bool {
         matches!(self.state, State::Admitted { .. } | State::Quarantined { .. })
     }
 
-    /// Connected, and the node has not sent anything yet.
+    /// Whether the node is connected and has not sent anything yet.
     pub(crate) const fn is_mute(&self) -> bool {
         self.is_mute
     }
@@ -313,7 +314,7 @@ impl Node {
         self.is_mute = false;
     }
 
-    /// The socket is open: greets.
+    /// The socket is open: the client greets the node.
     pub(crate) fn handle_connected(&mut self, now: Now) {
         self.is_mute = true;
         self.is_securing = false;
@@ -322,13 +323,13 @@ impl Node {
         self.greet(&login, true, now);
     }
 
-    /// The connection, or the attempt at one, has ended. Returns all pending requests, to be
-    /// treated as lost.
+    /// The connection, or the attempt at one, has ended. Returns all pending requests; the owner
+    /// must treat them as lost.
     pub(crate) fn handle_lost(&mut self, cause: Cause, random: u32, now: Instant) -> PendingQueue {
         if let State::Admitted { since } = self.state {
             self.backoff.admission_ended(since, now);
         }
-        // The fault in a greeting's answer says more than the closing that followed.
+        // The fault in a greeting's answer tells more than the closing that followed.
         let greeting_fault = match self.state {
             State::Greeting { .. } => self.reading.facts.fault,
             State::Refused { cause, .. } => Some(cause),
@@ -343,7 +344,7 @@ impl Node {
         if let Some(fault) = greeting_fault.or_else(|| cause.is_about_tls().then_some(cause)) {
             self.note_trouble(fault, now);
         }
-        // After a healthy connection ends, the client reconnects at once; until that fails, the
+        // After a healthy connection ends, the client reconnects at once. Until that fails, the
         // node counts as on its way.
         let was_healthy = matches!(self.state, State::Admitted { .. } | State::Quarantined { .. });
         let delay = self.backoff.next(random);
@@ -360,7 +361,7 @@ impl Node {
         std::mem::take(&mut self.pending)
     }
 
-    /// Whether nothing is due: the common case, for a few comparisons.
+    /// Whether nothing is due: the common case, at the cost of a few comparisons.
     #[inline]
     pub(crate) fn is_quiet(&self, now: Now) -> bool {
         matches!(self.state, State::Admitted { .. })

@@ -1,4 +1,4 @@
-//! What is written to one node, and how much may wait for it.
+//! The bytes to write to one node, and how much may wait for it.
 
 use bytes::Buf as _;
 
@@ -10,9 +10,9 @@ use crate::time::Instant;
 pub(crate) struct Room {
     /// Bytes that may wait for the node's socket.
     pub(crate) output_len: usize,
-    /// Answers that may be awaited.
+    /// Answers that the client may await.
     pub(crate) answers: usize,
-    /// Debts; beyond this the keys of the oldest are left to their TTL.
+    /// Debts; beyond this the client leaves the keys of the oldest to their TTL.
     pub(crate) debts: usize,
 }
 
@@ -22,15 +22,16 @@ impl Default for Room {
     }
 }
 
-/// For a node that does not answer, releases are queued up to this part of its output; beyond it
+/// For a node that does not answer, releases are queued up to this part of its output; beyond that
 /// they become debts.
 const STALLED_PART: usize = 16;
 
-/// Debts are written in portions of this part of the output, so that they never crowd out the rest.
+/// Debts are written in portions of this part of the output, so that they never crowd other
+/// requests out.
 const DEBT_PART: usize = 4;
 
 impl Node {
-    /// So small that a simulation, or a test, fills it.
+    /// Sets bounds so small that a simulation, or a test, reaches them.
     #[cfg(any(test, feature = "sim"))]
     pub(crate) fn limit(&mut self, room: Room) {
         (self.room, self.debts) = (room, super::Debts::new(room.debts));
@@ -54,7 +55,7 @@ impl Node {
         self.pending.len() < self.room.answers && self.output.len() + len <= limit
     }
 
-    /// Writes a request however much waits: for requests that are bounded by other means.
+    /// Writes a request however much waits: for requests that other means bound.
     pub(crate) fn append(&mut self, request: Request, bytes: &[u8], attended: Instant) {
         self.append_bytes(bytes);
         self.expect_answer(Pending { request, written_at: attended });
@@ -79,7 +80,7 @@ impl Node {
         self.output.truncate(end);
     }
 
-    /// Notes that an answer to what was just appended is awaited.
+    /// Notes that the client awaits an answer to the bytes that it has just appended.
     #[inline]
     pub(crate) fn expect_answer(&mut self, pending: Pending) {
         self.pending.push_back(pending);
@@ -107,7 +108,7 @@ impl Node {
         !self.output.is_empty()
     }
 
-    /// Removes and returns the next debt that can be written now: the caller writes it, or puts it
+    /// Removes and returns the next debt that can be written now. The caller writes it, or puts it
     /// back.
     pub(crate) fn next_debt(&mut self, now: Instant) -> Option<Debt> {
         if self.takes_debts() { self.debts.pop_due(now) } else { None }

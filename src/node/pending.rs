@@ -9,12 +9,12 @@ use crate::command::{ExtendStep, ReleaseStep};
 use crate::slab::{OpIndex, SlotIndex, WakeIndex};
 use crate::time::Instant;
 
-/// What an answer is awaited for, and which slot, operation or wake it is for.
+/// The purpose of an answer, and the slot, operation or wake that it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
     /// Part of the greeting; the node reads the answer itself.
     Greeting(GreetingPart),
-    /// `SCRIPT LOAD`; the answer changes nothing, that of EVALSHA decides.
+    /// `SCRIPT LOAD`; its answer changes nothing, the answer to EVALSHA decides.
     ScriptLoad,
     /// The SET of an attempt.
     Set(SlotIndex),
@@ -26,17 +26,17 @@ pub(crate) enum Request {
     Time,
     /// The compare-and-delete of a slot.
     Release { slot: SlotIndex, step: ReleaseStep },
-    /// A compare-and-delete that was owed; `again`: it will be sent once more.
+    /// A compare-and-delete that the client owed; `again`: the client will send it once more.
     Debt { slot: SlotIndex, step: ReleaseStep, again: bool },
-    /// The compare-and-extend of a slot, its `phase`-th.
+    /// The compare-and-extend of a slot. `phase` numbers it.
     Extend { slot: SlotIndex, step: ExtendStep, phase: Phase },
     /// The subscription to this client's own channel for messages.
     Subscribe,
-    /// The subscription to its channel for transfers, or the end of that.
+    /// The subscription to its channel for transfers, or the end of that subscription.
     SubscribeTransfers,
     /// The script that hands a slot's lock over.
     Transfer(SlotIndex),
-    /// A question of an acquisition that waits; the phase shows whether that wait has ended since.
+    /// A question of a waiting acquisition; the phase shows whether that wait has ended since.
     Wait { op: OpIndex, part: WaitPart, phase: Phase },
     /// A message that wakes a waiter.
     Wake(WakeIndex),
@@ -83,21 +83,21 @@ impl Phase {
         Self([low, high])
     }
 
-    /// The one after this.
+    /// The next count.
     #[inline]
     pub(crate) const fn next(self) -> Self {
         Self(u16::from_le_bytes(self.0).wrapping_add(1).to_le_bytes())
     }
 }
 
-/// What an acquisition that waits asks.
+/// The questions of a waiting acquisition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaitPart {
     /// `GET`: the holder's token.
     Holder,
     /// `PUBLISH`: how many clients received it.
     Announced,
-    /// The script that asks for the holder and the time left, and tells that client.
+    /// The script that asks for the holder and the time left, and tells that holder's client.
     Introduced,
 }
 
@@ -112,9 +112,9 @@ pub(crate) enum GreetingPart {
     InfoMemory,
     InfoPersistence,
     InfoReplication,
-    /// A command that shows whether the user may release by the step that is left.
+    /// A command that shows whether the user may release by the next step.
     Prove,
-    /// `SET` of the marker that says since when this master has been met as one.
+    /// `SET` of the marker that tells since when this master has been met as a master.
     Mark,
     /// `PTTL` of the marker.
     MarkAge,
@@ -124,7 +124,7 @@ pub(crate) enum GreetingPart {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pending {
     pub(crate) request: Request,
-    /// When it was written, on the attended clock.
+    /// When the request was written, on the attended clock.
     pub(crate) written_at: Instant,
 }
 

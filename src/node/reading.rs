@@ -1,4 +1,4 @@
-//! What the frames of the decoder say, by the request that each answers.
+//! The meaning of the decoder's frames, by the request that each answers.
 
 use super::greeting::Facts;
 use super::pending::{Pending, Request};
@@ -7,18 +7,18 @@ use crate::command::{Answer, classify, counter, time};
 use crate::error::Cause;
 use crate::resp::{Frame, Reply};
 
-/// What the answers on this connection have shown so far.
+/// The facts that the answers on this connection have shown so far.
 #[derive(Debug, Default)]
 pub(super) struct Reading {
-    /// What the greeting said.
+    /// The facts of the greeting.
     pub(super) facts: Facts,
-    /// Answers of the greeting that are still awaited.
+    /// Answers of the greeting that are still to come.
     pub(super) greeting_open: u32,
     /// The last answer whose bytes the engine reads.
     pub(super) frame: Vec<u8>,
-    /// The number in the last answer that was one.
+    /// The number in the last answer that was a number.
     pub(super) number: u64,
-    /// Some answer said that the node is not a master in service.
+    /// Set if an answer said that the node is not a master in service.
     pub(super) no_master: Option<Cause>,
 }
 

@@ -20,7 +20,7 @@ impl Node {
         !self.input.is_empty()
     }
 
-    /// The awaited answer, where the next bytes begin one.
+    /// The awaited answer, if the next bytes begin one.
     #[inline]
     pub(crate) fn awaited(&self) -> Option<&Pending> {
         if !self.input.is_empty() {
@@ -29,11 +29,11 @@ impl Node {
         self.pending.front()
     }
 
-    /// The [`awaited`](Self::awaited) answer was read; the node is in good standing.
+    /// The caller has read the [`awaited`](Self::awaited) answer; the node is in good standing.
     #[inline]
     pub(crate) const fn answer_read(&mut self, now: Instant) {
         self.pending.drop_front();
-        // As in `heard`; the check there is already done.
+        // As in `heard`; its check is already done.
         self.history.last_answer = now;
     }
 
@@ -56,8 +56,8 @@ impl Node {
         Some(Answered { pending, answer: Answer::from(word) })
     }
 
-    /// A stalled node is back when it has answered everything that was overdue when the stall was
-    /// noticed.
+    /// A stalled node is back once it has given every answer that was overdue when the client
+    /// noticed the stall.
     fn end_stall(&mut self) {
         if let Some(stalled_at) = self.stalled_at
             && self.pending.front().is_none_or(|front| front.written_at >= stalled_at)
@@ -67,8 +67,8 @@ impl Node {
         }
     }
 
-    /// Reads `input` up to the next step worth reporting, and leaves the rest in it. Frames may
-    /// come whole or in pieces.
+    /// Reads `input` up to the next step to report, and leaves the rest in it. Frames may come
+    /// whole or in pieces.
     pub(crate) fn next_step(&mut self, input: &mut &[u8], now: Now) -> Result<Step, Cause> {
         if let Some(answered) = self.quick_answer(input) {
             return Ok(Step::Answered(answered));

@@ -1,5 +1,5 @@
-//! The node's standing: how a greeting goes on, what its end makes of the node, and how a later
-//! answer ends that.
+//! The node's standing: how a greeting goes on, how its end judges the node, and how a later answer
+//! changes that.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ impl Node {
         self.enter(State::Greeting { since: now.attended });
     }
 
-    /// All answers of the greeting are in: decides on the node's standing. Returns false where the
+    /// All answers of the greeting have come: decides on the node's standing. Returns false if the
     /// greeting goes on: in RESP2, or with a second write.
     pub(crate) fn conclude_greeting(
         &mut self,
@@ -72,8 +72,8 @@ impl Node {
                     .push_back(Pending { request: Request::ScriptLoad, written_at: now.attended });
             }
         }
-        // Through two addresses of one server each message would come twice, and be passed on
-        // twice.
+        // Through two addresses of one server each message would come twice, and the client would
+        // pass it on twice.
         if rules::may_listen(standing == Standing::Refused(Cause::Duplicate)) {
             self.subscribe(now);
         }
@@ -95,8 +95,8 @@ impl Node {
         true
     }
 
-    /// Asks what the greeting has left open, if anything: since when the node has been a master,
-    /// and whether the user may release by the step that is left.
+    /// Asks the questions that the greeting has left open, if any: since when the node has been a
+    /// master, and whether the user may release by the next step.
     fn ask_more(&mut self, rules: &AdmissionRules, now: Now) -> bool {
         let facts = &mut self.reading.facts;
         let is_first = !std::mem::replace(&mut facts.is_asked_more, true);
@@ -121,7 +121,7 @@ impl Node {
         true
     }
 
-    /// Notes that answers to these parts of the greeting are awaited.
+    /// Notes that the client awaits answers to these parts of the greeting.
     fn await_parts(&mut self, parts: &[GreetingPart], now: Now) {
         for &part in parts {
             self.pending
@@ -142,15 +142,15 @@ impl Node {
     /// later.
     pub(crate) fn refuse(&mut self, cause: Cause, now: Instant) {
         self.is_unproven |= cause == Cause::NoDialect;
-        // A node that is refused already is greeted again at its time, whatever it answers until
-        // then.
+        // The client greets a refused node again at its time, whatever the node answers until then.
         if self.is_greeted() && !matches!(self.state, State::Refused { .. }) {
             let state = self.refusal(cause, now);
             self.enter(state);
         }
     }
 
-    /// An answer to a write shows that the node is not a master: what it granted may be gone.
+    /// An answer to a write shows that the node is not a master: the keys that it granted may be
+    /// gone.
     pub(crate) fn distrust(&mut self, rules: &AdmissionRules, now: Instant) {
         if rules.guard == RestartGuard::Off || !self.is_greeted() {
             return;

@@ -32,16 +32,18 @@ pub(crate) enum State {
     Connecting { since: Instant },
     /// The greeting is under way; `since` on the attended clock.
     Greeting { since: Instant },
-    /// May vote.
+    /// The node may vote.
     Admitted { since: Instant },
-    /// Releases and extends, but does not vote before it is greeted again at `until`.
+    /// The node releases and extends, but does not vote before the client greets it again at
+    /// `until`.
     Quarantined { until: Instant },
-    /// Does not vote, for a cause that a person must repair; greeted again at `retry_at`.
+    /// The node does not vote, for a cause that a person must repair. The client greets it again at
+    /// `retry_at`.
     Refused { cause: Cause, retry_at: Instant },
 }
 
 impl State {
-    /// What is known against the node before it answers: [`Cause::None`] unless it is refused.
+    /// The cause against the node before it answers: [`Cause::None`] unless it is refused.
     pub(crate) const fn refused_for(self) -> Cause {
         if let Self::Refused { cause, .. } = self { cause } else { Cause::None }
     }
@@ -59,7 +61,7 @@ pub(crate) enum Shown {
     Refused,
 }
 
-/// What the owner of the socket is asked to do.
+/// The node's request to the owner of the socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wish {
     Nothing,
@@ -82,10 +84,10 @@ pub(crate) enum Step {
     Answered(Answered),
     /// The answer to a query; its bytes are in [`Node::frame`].
     Query(Pending),
-    /// An acquisition that waits got an answer: see `Node::frame`.
+    /// A waiting acquisition got an answer: see `Node::frame`.
     Waited(Pending),
     /// A message for this client: see `Node::frame`.
     Message,
-    /// All answers of the greeting are in.
+    /// All answers of the greeting have come.
     Greeted,
 }

@@ -72,7 +72,7 @@ fn a_blip_changes_nothing() {
 fn a_blip_during_quarantine_does_not_end_it() {
     let mut history = History::default();
     assert_eq!(admit(&mut history, &master("a", 1), at(0)), until(at(30)));
-    // Whatever age the node itself reports by then.
+    // The age that the node itself reports by then does not matter.
     assert_eq!(admit(&mut history, &master("a", 5000), at(10)), until(at(30)));
     assert_eq!(admit(&mut history, &master("a", 31), at(30)), Standing::Admitted);
 }
@@ -186,7 +186,7 @@ fn new_node(login: Login) -> Node {
     Node::new(login, timeouts, at(0))
 }
 
-/// Feeds bytes until a step is worth reporting, or all is read.
+/// Feeds bytes until there is a step to report, or all bytes are read.
 fn feed(node: &mut Node, mut bytes: &[u8]) -> Result<bool, Cause> {
     loop {
         match node.next_step(&mut bytes, now(0))? {
@@ -259,7 +259,7 @@ fn wrong_credentials_are_refused_and_asked_about_again_later() {
     feed(&mut node, format!("-WRONGPASS invalid\r\n{denied}").as_bytes()).unwrap();
     node.conclude_greeting(&RULES, |_| false, now(0));
     assert_eq!(node.cause(), Cause::Credentials);
-    // An answer to a release that is owed does not postpone the retry.
+    // An answer to an owed release does not postpone the retry.
     node.refuse(Cause::Credentials, at(4));
     assert_eq!(node.handle_timeout(now(4)), None);
     assert_eq!(node.handle_timeout(now(5)), Some(Cause::Credentials));
@@ -391,7 +391,7 @@ fn a_master_that_may_have_been_a_replica_a_moment_ago_waits_from_when_it_was_fir
         ("+OK\r\n:2592000000\r\n".to_owned(), until(at(30))),
         (marked(10), until(at(20) + moment)),
         (marked(31), State::Admitted { since: at(0) }),
-        // The user may not write the marker, or it is not one that a Redbolt client wrote.
+        // The user may not write the marker, or no Redbolt client wrote it.
         ("-NOPERM no\r\n:-2\r\n".to_owned(), until(at(30))),
         ("-NOPERM no\r\n-NOPERM no\r\n".to_owned(), until(at(30))),
         ("_\r\n:-1\r\n".to_owned(), until(at(30))),
@@ -418,8 +418,8 @@ pub(crate) fn a_master_that_becomes_a_replica_during_its_greeting_is_not_believe
         feed(&mut node, answers.as_bytes()).unwrap();
         assert!(conclude(&mut node, 0));
         assert!(matches!(node.cause(), Cause::Replica | Cause::MasterDown));
-        // The node is a master again, with the same ids and an old marker: a promotion that the
-        // client did not see.
+        // The node is a master again, with the same ids and an old marker: the client did not see
+        // the promotion.
         node.handle_lost(Cause::Closed, 0, at(1));
         greet_again(&mut node, VALKEY_91, PROMOTED, 5);
         assert!(!conclude(&mut node, 5));
@@ -468,7 +468,7 @@ fn a_user_who_was_denied_every_way_of_release_is_asked_for_each_before_the_node_
         conclude(&mut node, 6);
     }
     assert_eq!(node.cause(), Cause::NoDialect);
-    // One of the steps is allowed now; a denial of the key says nothing about the command.
+    // The user may run one of the steps now; a denial of the key tells nothing about the command.
     node.handle_lost(Cause::NoDialect, 0, at(7));
     greet_again(&mut node, VALKEY_91, "role:master", 11);
     conclude(&mut node, 11);

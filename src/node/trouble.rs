@@ -2,9 +2,9 @@
 //!
 //! # Invariants
 //!
-//! - A cause is reported at most once between two times that the node was well, however many locks
-//!   fail by it.
-//! - Watching for trouble costs a grant nothing: [`Node::is_plain`] is checked instead of
+//! - The client reports a cause at most once between two times at which the node was well, however
+//!   many locks fail by it.
+//! - Watching for trouble costs a grant nothing: the code checks [`Node::is_plain`] instead of
 //!   [`Node::is_admitted`].
 
 use std::time::Duration;
@@ -14,19 +14,19 @@ use super::backoff::DELAY_MAX;
 use crate::error::Cause;
 use crate::time::Instant;
 
-/// A grant shows that a node is well only if it refused nothing for this long: at its memory limit
-/// a server refuses and grants in turn, and a node without a release step is greeted, admitted and
-/// refused again every [`DELAY_MAX`].
+/// A grant shows that a node is well only if the node has refused nothing for this long. At its
+/// memory limit a server refuses and grants in turn. A node without a release step is greeted,
+/// admitted and refused again every [`DELAY_MAX`].
 pub(super) const CALM: Duration = Duration::from_secs(2 * DELAY_MAX.as_secs());
 
-/// The causes of a node's trouble, and which were reported.
+/// The causes of a node's trouble, and which of them were reported.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Trouble {
     /// The causes since the node was last well, one bit each.
     causes: u64,
-    /// The last one that was new; [`Cause::None`] while the node is well.
+    /// The last new cause; [`Cause::None`] while the node is well.
     latest: Cause,
-    /// The cause that was last reported.
+    /// The last reported cause.
     told: Cause,
     /// When a cause was last seen.
     seen_at: Instant,
@@ -43,7 +43,7 @@ impl Trouble {
         }
     }
 
-    /// A greeting found nothing against the node. That says nothing about causes that only a write
+    /// A greeting found nothing against the node. That tells nothing about causes that only a write
     /// shows.
     pub(super) fn admitted(&mut self) {
         if !matches!(
@@ -60,7 +60,7 @@ impl Trouble {
 
     /// The node granted a vote.
     pub(super) fn granted(&mut self, now: Instant) {
-        // A denied key says nothing about other keys, and they say nothing about it.
+        // A denied key tells nothing about other keys, and they tell nothing about it.
         if self.latest != Cause::KeyDenied && self.seen_at + CALM <= now {
             self.end();
         }
@@ -83,7 +83,7 @@ impl Trouble {
 }
 
 impl Node {
-    /// Whether the node's grants count, and say nothing new about it.
+    /// Whether the node's grants count, and tell nothing new about it.
     #[inline]
     pub(crate) const fn is_plain(&self) -> bool {
         self.is_plain
@@ -119,7 +119,7 @@ impl Node {
         self.trouble.take()
     }
 
-    /// The cause that was last reported of the node.
+    /// The cause in the node's last report.
     #[cfg(feature = "tracing")]
     pub(crate) const fn last_news(&self) -> Cause {
         self.trouble.told

@@ -1,14 +1,15 @@
 //! [`Decoder`]: finds and validates the frame at the head of a buffer, resumable at any byte.
 //!
-//! Layer: bottom, inside `resp`. Called by `node` with what a read left, once [`quick`] has
+//! Layer: bottom, inside `resp`. `node` calls it with the rest of a read that [`quick`] has
 //! declined.
 //!
 //! # Contract
 //!
 //! - The decoder owns no bytes. The caller keeps an unfinished frame contiguous and calls again
-//!   with more behind it; the scan goes on where it stopped.
-//! - A frame is handed out whole or not at all. Attributes are part of the frame that they precede.
-//! - A declared size costs nothing. One that cannot fit the size cap is an error at once.
+//!   with more bytes behind it. The scan continues where it stopped.
+//! - The decoder returns a frame whole or not at all. Attributes are part of the frame that they
+//!   precede.
+//! - A declared size costs nothing. A size that cannot fit the cap is an error at once.
 //! - After an error every further call returns that error.
 //!
 //! # Invariants
@@ -26,12 +27,12 @@ use super::error::ProtocolError;
 use super::grammar::{FrameKind, Next, Step, Token, Unit};
 use super::reply::Reply;
 
-/// The deepest nesting that can be configured: the size of the decoder's own stack.
+/// The deepest nesting that a caller can configure: the size of the decoder's own stack.
 const DEPTH_CAPACITY: usize = 16;
 /// No element is shorter than `_\r\n`.
 const ELEMENT_LEN_MIN: usize = 3;
 
-/// How much of a reply is accepted.
+/// How large a reply the decoder accepts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Limits {
     /// The longest frame in bytes, its attributes included. Default 1 MiB.
@@ -44,7 +45,7 @@ impl Limits {
     /// 1 MiB, far above the longest `INFO`, and 8 levels, far above any reply to a lock command.
     pub(crate) const DEFAULT: Self = Self { frame_len_max: 1 << 20, depth_max: 8 };
 
-    /// For what people ask, such as a list of all clients of a node: 16 MiB.
+    /// For people's questions, such as a list of all clients of a node: 16 MiB.
     pub(crate) const LONG: Self = Self { frame_len_max: 16 << 20, depth_max: 8 };
 }
 
@@ -79,8 +80,8 @@ impl Decoder {
     /// buffer. After `None` call again with the same bytes and more behind them.
     ///
     /// # Errors
-    ///
-    /// The bytes are not RESP, or more than the limits allow. Close the connection: every further
+    /// The bytes are not RESP, or exceed the limits. Close the connection: every further call
+    /// returns the same error.
     /// call returns the same error.
     pub(crate) fn frame<'b>(&mut self, buf: &'b [u8]) -> Result<Option<Frame<'b>>, ProtocolError> {
         if let Some(error) = self.failed {
@@ -100,13 +101,13 @@ impl Decoder {
         }
     }
 
-    /// How many bytes the decoder has looked at, repeated looks included.
+    /// How many bytes the decoder has looked at, including repeated looks.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) const fn visited(&self) -> usize {
         self.scan.visited
     }
 
-    /// Goes on scanning. Returns the bytes of the frame once it is complete.
+    /// Continues the scan. Returns the bytes of the frame once it is complete.
     fn run<'b>(&mut self, buf: &'b [u8]) -> Result<Option<&'b [u8]>, ProtocolError> {
         let end = buf.len().min(self.limits.frame_len_max);
         loop {
@@ -144,20 +145,20 @@ impl Decoder {
     }
 }
 
-/// How far the frame at hand has been scanned.
+/// How far the present frame has been scanned.
 #[derive(Clone, Debug)]
 struct Scan {
-    /// Bytes before this one are never looked at again.
+    /// The decoder never looks at bytes before this one again.
     at: usize,
     step: Step,
     /// How many elements the frame (0) and each open aggregate (1..) still lack. For its parent an
-    /// aggregate counts as complete once it is open; an attribute is not counted at all.
+    /// aggregate counts as complete once it is open; an attribute does not count at all.
     levels: [usize; DEPTH_CAPACITY + 1],
     depth: usize,
     /// Where the reply begins behind its attributes, and whether it is a push.
     reply_at: usize,
     push: bool,
-    /// Bytes looked at, those of earlier frames included.
+    /// Bytes looked at, including those of earlier frames.
     #[cfg(any(test, feature = "fuzzing"))]
     visited: usize,
 }
@@ -214,7 +215,7 @@ impl Scan {
         }
         if matches!(self.step, Step::Type) {
             if self.depth == 0 {
-                // Set again by what follows an attribute.
+                // Set again after an attribute.
                 self.reply_at = self.at;
                 self.push = byte == b'>';
             } else if byte == b'>' {
@@ -269,7 +270,7 @@ impl Scan {
         Ok(self.depth == 0 && self.lacking() == 0)
     }
 
-    /// Begins an aggregate. One without elements needs no level.
+    /// Begins an aggregate. An aggregate without elements needs no level.
     fn open(&mut self, elements: usize, limits: Limits) -> Result<(), ProtocolError> {
         if elements > 0 {
             let depth = self.depth + 1;
@@ -330,10 +331,10 @@ impl<'b> Frame<'b> {
         self.push
     }
 
-    /// What the frame says, without its attributes.
+    /// The reply of the frame, without its attributes.
     pub(crate) fn reply(&self) -> Reply<'b> {
-        // The scan has validated the bytes. Were it wrong, an error without a known prefix decides
-        // nothing, whereas a null would be an answer.
+        // The scan has validated the bytes. If it were wrong, an error without a known prefix
+        // decides nothing, but a null would be an answer.
         self.bytes.get(self.reply_at..).and_then(Reply::parse).unwrap_or(Reply::Error(b""))
     }
 }

@@ -1,11 +1,11 @@
-//! Commands to bytes, appended to a buffer of the caller.
+//! Turns commands into bytes, appended to a buffer of the caller.
 //!
-//! Layer: bottom, inside `resp`. Called by `command` for what has no fixed template.
+//! Layer: bottom, inside `resp`. `command` calls it for commands without a fixed template.
 //!
 //! # Contract
 //!
-//! - Allocates only where `out` has to grow. Arguments are bytes: nothing is escaped or checked,
-//!   as a length goes before each.
+//! - Allocates only if `out` has to grow. Arguments are bytes: nothing is escaped or checked,
+//!   because a length goes before each.
 
 use bytes::BufMut;
 
@@ -70,7 +70,7 @@ fn write_decimal(digits: &mut [u8; DECIMAL_LEN_MAX], n: u64) -> usize {
 
 #[inline]
 fn append_length(out: &mut impl BufMut, kind: u8, len: usize) {
-    // Nearly all are below a hundred: one copy.
+    // Nearly all lengths are below a hundred: one copy.
     if let Ok(len @ 0..100) = u8::try_from(len) {
         let (tens, ones) = (b'0' + len / 10, b'0' + len % 10);
         return match len {

@@ -4,14 +4,14 @@
 //!
 //! # Contract
 //!
-//! - Small and `Copy`. It holds no received byte except an unknown type byte, so any log may have
+//! - Small and `Copy`. It holds no received byte except an unknown type byte, so any log may show
 //!   it.
 //!
 //! # Invariants
 //!
 //! - One line, lower case (`errors_are_one_lower_case_line`).
 
-/// Why a connection cannot be read any further. Close it: what was pending on it is unknown.
+/// Why a connection cannot be read any further. Close it: the pending requests on it are unknown.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub(crate) enum ProtocolError {
     /// A reply began with a byte that names no type. The peer is probably not Redis or Valkey.
@@ -36,7 +36,7 @@ pub(crate) enum ProtocolError {
     /// A length or count was neither canonical digits nor a legal `-1`.
     #[error("malformed length in reply")]
     Length,
-    /// A length was `?`: no server sends streamed replies, and none is accepted.
+    /// A length was `?`: no server sends streamed replies, and the decoder accepts none.
     #[error("streamed reply, which is not supported")]
     Streamed,
     /// A null had content.
@@ -54,10 +54,10 @@ pub(crate) enum ProtocolError {
     /// A verbatim string lacked its three-byte format and colon.
     #[error("malformed verbatim string in reply")]
     Verbatim,
-    /// A push had no element, so it does not say what it is.
+    /// A push had no element, so it does not name its kind.
     #[error("empty push message")]
     EmptyPush,
-    /// A push stood inside another reply; it may only stand between replies.
+    /// A push stood inside another reply; it may stand only between replies.
     #[error("push message inside a reply")]
     NestedPush,
 }

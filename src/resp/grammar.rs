@@ -1,12 +1,12 @@
 //! The grammar of one element: a state, a byte, the next state.
 //!
-//! Layer: bottom, inside `resp`. Called by `decode`, which owns positions, levels and sizes;
-//! [`FrameKind`] is also what `reply` reads by.
+//! Layer: bottom, inside `resp`. `decode` calls it, and owns positions, levels and sizes. `reply`
+//! reads by [`FrameKind`] too.
 //!
 //! # Contract
 //!
-//! - [`Step::next`] judges each byte by the bytes before it only, so an error is raised at the
-//!   first byte that no valid reply continues with, and is the same under any chunking.
+//! - [`Step::next`] judges each byte only by the bytes before it. So it raises an error at the
+//!   first byte that no valid reply continues with, and the error is the same under any chunking.
 //! - [`Step::Text`] and [`Step::Payload`] are runs: `decode` skips over them without asking here.
 //!
 //! # Invariants
@@ -18,7 +18,7 @@ use super::number::{BigNumber, Double, Integer};
 
 /// The longest text line, its type byte and line ending not counted.
 pub(super) const LINE_LEN_MAX: usize = 64 * 1024;
-/// The longest double or big number: both are carried as text, but no server needs more.
+/// The longest double or big number: both are kept as text, but no server needs more.
 const NUMBER_LEN_MAX: u16 = 1024;
 /// `txt:` and nothing behind it.
 const VERBATIM_LEN_MIN: usize = 4;
@@ -65,7 +65,7 @@ impl FrameKind {
         })
     }
 
-    /// What the number in this element's header counts.
+    /// The unit of the number in this element's header.
     pub(super) const fn unit(self) -> Unit {
         match self {
             Self::Simple
@@ -81,7 +81,7 @@ impl FrameKind {
         }
     }
 
-    /// The elements that a declared count stands for. Past the end of `usize` the cap refuses it.
+    /// The elements that a declared count means. If `usize` overflows, the cap refuses it.
     pub(super) const fn elements(self, count: usize) -> usize {
         match self.unit() {
             Unit::Nothing | Unit::Bytes => 0,
@@ -91,7 +91,7 @@ impl FrameKind {
     }
 }
 
-/// What the number in an element's header counts.
+/// The unit of the number in an element's header.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Unit {
     /// There is no number: the element is its line.
@@ -101,7 +101,7 @@ pub(super) enum Unit {
     Pairs,
 }
 
-/// Where in an element the scan stands.
+/// The place in an element where the scan stands.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
     Type,
@@ -130,7 +130,7 @@ pub(super) enum Step {
     Lf(Token),
 }
 
-/// What a line ending ends.
+/// The part that a line ending ends.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Token {
     /// An element that is one line.
@@ -213,8 +213,8 @@ impl Step {
     }
 }
 
-/// A length or count. It has one spelling: digits without sign or leading zero, or `-1` where
-/// RESP2 has a null.
+/// A length or count. It has one spelling: digits without sign or leading zero, or `-1` if RESP2
+/// has a null there.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Length {
     Start,

@@ -1,26 +1,28 @@
 //! RESP2 and RESP3, client side: bytes to replies and commands to bytes.
 //!
-//! Layer: bottom. No I/O, no clock, no crate module above it. Called by `node` for each read and
+//! Layer: bottom. No I/O, no clock, no crate module above it. `node` calls it for each read and
 //! each write.
 //!
-//! Three entry points. [`quick()`] compares the five replies that a lock cycle is made of as words.
-//! [`Decoder`] finds the end of any other frame and validates it, whatever the chunking; the
-//! [`Reply`] that a [`Frame`] then hands out borrows from the same bytes. [`encode`] appends
-//! commands to a buffer of the caller.
+//! There are three entry points. [`quick()`] compares the five replies of a lock cycle as words.
+//! [`Decoder`] finds the end of any other frame and validates it, whatever the chunking. The
+//! [`Reply`] of a [`Frame`] then borrows from the same bytes. [`encode`] appends commands to a
+//! buffer of the caller.
 //!
 //! # Contract
 //!
 //! - Each input ends as a frame, "more bytes needed" or a [`ProtocolError`]. An error is final:
-//!   framing is lost, so the connection is closed and what was pending on it is unknown.
+//!   framing is lost, so the client closes the connection, and the pending requests on it are
+//!   unknown.
 //! - Nothing here panics on received bytes, allocates, or prints them: a server's error text may
 //!   quote a key or a password.
 //!
 //! # Invariants
 //!
-//! - Work is linear in the bytes received, not in what they declare, under any chunking
+//! - Work is linear in the bytes received, not in the sizes that they declare, under any chunking
 //!   (`work_is_linear_under_any_chunking`).
 //! - Cutting the input anywhere changes no frame and no error (`cutting_changes_nothing`).
-//! - `quick` and `Decoder` agree on all that `quick` accepts (`quick_agrees_with_the_decoder`).
+//! - `quick` and `Decoder` agree on every reply that `quick` accepts
+//!   (`quick_agrees_with_the_decoder`).
 
 mod decode;
 pub(crate) mod encode;

@@ -1,15 +1,15 @@
 //! The number lines of RESP as small automata, fed one byte at a time.
 //!
-//! Layer: bottom, inside `resp`. Called by `grammar` only.
+//! Layer: bottom, inside `resp`. Only `grammar` calls it.
 //!
 //! # Contract
 //!
-//! - `push` takes the next byte, or fails if no number continues with it; `is_complete` says
+//! - `push` takes the next byte, or fails if no number continues with it. `is_complete` tells
 //!   whether the line may end here. Neither looks back, so a number cut anywhere costs no rescan.
 //!
 //! # Invariants
 //!
-//! - What [`Integer`] accepts is what `i64::from_str` accepts within 20 characters
+//! - [`Integer`] accepts the same lines as `i64::from_str` within 20 characters
 //!   (`integers_are_those_that_fit_64_bits`).
 
 /// `-9223372036854775808` is the longest integer.

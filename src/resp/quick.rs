@@ -1,15 +1,16 @@
 //! [`quick()`]: the replies of an undisturbed lock cycle, compared as words.
 //!
-//! Layer: bottom, inside `resp`. Called by `node` for each reply, before the [`Decoder`].
+//! Layer: bottom, inside `resp`. `node` calls it for each reply, before the [`Decoder`].
 //!
 //! # Contract
 //!
-//! - Answers only for a whole reply at the head of the buffer. `None` says nothing about the
-//!   bytes: give them to the [`Decoder`]. Only call it where a frame begins.
+//! - Answers only for a whole reply at the head of the buffer. `None` says nothing about the bytes:
+//!   give them to the [`Decoder`]. Call it only where a frame begins.
 //!
 //! # Invariants
 //!
-//! - What it accepts the decoder reads the same (`quick_agrees_with_the_decoder`).
+//! - The decoder reads every reply that it accepts in the same way
+//!   (`quick_agrees_with_the_decoder`).
 //!
 //! [`Decoder`]: super::Decoder
 

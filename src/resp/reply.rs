@@ -1,12 +1,12 @@
-//! [`Reply`]: what a frame says, borrowed from the frame.
+//! [`Reply`]: the content of a frame, borrowed from the frame.
 //!
-//! Layer: bottom, inside `resp`. Called by `command` and `node`, which turn replies into votes.
+//! Layer: bottom, inside `resp`. `command` and `node` call it, and turn replies into votes.
 //!
 //! # Contract
 //!
-//! - Made from frames that [`Decoder`](super::Decoder) has validated. No tree is built: an
-//!   aggregate is an iterator that reads its elements where they lie.
-//! - Attributes are skipped: they are not elements.
+//! - Made from frames that [`Decoder`](super::Decoder) has validated. It builds no tree: an
+//!   aggregate is an iterator that reads its elements in place.
+//! - It skips attributes: they are not elements.
 //! - `Debug` shows types, counts and lengths, never text: a server's error may quote a secret.
 //!
 //! # Invariants
@@ -18,7 +18,7 @@ use std::iter::FusedIterator;
 
 use super::grammar::{FrameKind, Unit};
 
-/// One reply, or one element of one.
+/// One reply, or one element of a reply.
 #[derive(Clone, Eq, PartialEq)]
 pub(crate) enum Reply<'b> {
     /// `+`: a status.
@@ -50,7 +50,7 @@ pub(crate) enum Reply<'b> {
     Set(Items<'b>),
     /// `%`: key, value, key, value, as RESP2 sends a map in an array.
     Map(Items<'b>),
-    /// `>`: its first element says what it is.
+    /// `>`: its first element names its kind.
     Push(Items<'b>),
 }
 
@@ -105,10 +105,10 @@ impl fmt::Debug for Reply<'_> {
     }
 }
 
-/// The elements of an aggregate, in order; those of a map are its keys and values in turn.
+/// The elements of an aggregate, in order; the elements of a map are its keys and values in turn.
 #[derive(Clone, Eq, PartialEq)]
 pub(crate) struct Items<'b> {
-    /// The bytes of the elements not yet taken.
+    /// The bytes of the elements that are not yet taken.
     rest: &'b [u8],
     len: usize,
 }
@@ -174,7 +174,7 @@ impl<'b> Head<'b> {
         let (&first, bytes) = bytes.split_first()?;
         let end = bytes.iter().position(|&byte| byte == b'\r')?;
         let (line, rest) = bytes.split_at_checked(end)?;
-        // Of a valid frame, only `$` and `*` have this line and a unit.
+        // In a valid frame, only `$` and `*` have this line and a unit.
         let kind = FrameKind::of(first)?;
         let is_null = kind.unit() != Unit::Nothing && line == b"-1";
         let kind = if is_null { FrameKind::Null } else { kind };
@@ -221,10 +221,10 @@ impl<'b> Head<'b> {
     }
 }
 
-/// How many bytes the first `count` elements of `bytes` take, nested ones and attributes included.
+/// How many bytes the first `count` elements of `bytes` take, including nested ones and attributes.
 fn elements_len(bytes: &[u8], count: usize) -> Option<usize> {
     let mut rest = bytes;
-    // One counter for all levels: here it does not matter which aggregate an element belongs to.
+    // One counter serves all levels: it does not matter here to which aggregate an element belongs.
     let mut lacking = count;
     while lacking > 0 {
         let head = Head::parse(rest)?;

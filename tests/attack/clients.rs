@@ -1,4 +1,5 @@
-//! Clients: threads and futures that queue for few keys, given up, thrown away and shut down.
+//! Clients: threads and futures queue for a few keys; calls and guards are given up and dropped,
+//! and clients are shut down.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
@@ -17,11 +18,11 @@ struct Held {
     guard: Guard,
     key: usize,
     holder: u64,
-    /// It may be given away.
+    /// The player may give this lock away.
     may_move: bool,
 }
 
-/// One handle, from its begin to its end.
+/// One client, from its begin to its end.
 struct Life<'round> {
     round: &'round Round,
     shared: Client,
@@ -59,7 +60,7 @@ pub(crate) fn play(round: &Round, mut random: Random) {
     }
 }
 
-/// What should not be there once nobody calls any more.
+/// The calls that the client still counts although none is under way.
 fn unserved(shared: &Client) -> Option<String> {
     let text = format!("{shared:?}");
     let is_idle = (0..400).any(|_| {
@@ -87,7 +88,7 @@ impl Life<'_> {
         }
     }
 
-    /// False once the handle is closed.
+    /// Returns false once the client is closed.
     fn step(&self, held: &mut Vec<Held>, random: &mut Random) -> bool {
         let (round, shared) = (self.round, &self.shared);
         let key = random.index(KEYS.len());
@@ -129,7 +130,7 @@ impl Life<'_> {
         true
     }
 
-    /// The work under the lock may end in a panic.
+    /// The work under the lock may panic.
     fn with_lock(&self, key: usize, random: &mut Random) {
         let (round, time, panics) = (self.round, ms(random.below(6)), random.chance(300));
         let work = AssertUnwindSafe(|| {
@@ -146,7 +147,7 @@ impl Life<'_> {
                 Ok(())
             })
         });
-        // As long as the configuration's `retry` allows, and the calls under it.
+        // The call may last as long as the configuration's `retry` allows, plus its node calls.
         drop(round.call("with_lock", ms(1_500), || catch_unwind(work)));
         self.may_have_outlived();
     }
@@ -156,7 +157,7 @@ impl Life<'_> {
         held.push(Held { guard, key, holder, may_move });
     }
 
-    /// Polls a call some times, and gives it up if it has not ended by then.
+    /// Polls a call a few times, and gives it up if it has not ended by then.
     fn future(&self, key: usize, acquire: LockOptions, random: &mut Random) -> Option<Guard> {
         let mut future = pin!(self.shared.lock(KEYS[key], acquire));
         let mut context = Context::from_waker(Waker::noop());
@@ -186,14 +187,14 @@ impl Life<'_> {
         self.may_have_outlived();
     }
 
-    /// A guard that outlives its handle: the TTL ends its key.
+    /// A guard may outlive its client: its TTL ends the key.
     fn may_have_outlived(&self) {
         if self.is_ending.load(Ordering::SeqCst) {
             self.round.outlived();
         }
     }
 
-    /// The lock is given away, and taken over again.
+    /// The player gives the lock away, and takes it over again.
     fn change_hands(&self, held: &mut Vec<Held>, one: Held, random: &mut Random) {
         let Held { mut guard, key, holder, .. } = one;
         let round = self.round;

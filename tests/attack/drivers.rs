@@ -1,4 +1,4 @@
-//! Drivers in loops of their own: operations under way in any number, ends at any time.
+//! Drivers in loops of their own: any number of operations under way, and ends at any time.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -12,7 +12,7 @@ use crate::round::{KEYS, NODE_TIMEOUT, Round, ms};
 use redbolt::sim::{Kind, Random};
 use std::time::Duration;
 
-/// Operations that one driver has under way at most.
+/// The most operations that one driver has under way.
 const ASKED_MAX: usize = 12;
 
 struct Asked {
@@ -21,7 +21,7 @@ struct Asked {
     begin: Instant,
     limit: Duration,
     may_move: bool,
-    /// Of an adoption: what is to be taken over.
+    /// For an adoption: the token of the lock to take over.
     token: Option<LockToken>,
 }
 
@@ -29,7 +29,7 @@ struct Held {
     lease: Lease,
     key: usize,
     holder: u64,
-    /// It may be given away.
+    /// The player may give this lock away.
     may_move: bool,
 }
 
@@ -38,7 +38,7 @@ struct Life<'round> {
     driver: Driver,
     asked: HashMap<OpId, Asked>,
     held: Vec<Held>,
-    /// Locks are held until they end by themselves.
+    /// The player holds its locks until they end by themselves.
     is_lazy: bool,
 }
 
@@ -93,7 +93,7 @@ impl Life<'_> {
                 let (key, holder) = (held.key, held.holder);
                 round.stops(holder, key);
                 let op = driver.extend(&held.lease, round.some_ttl(random));
-                // The nearer of the two ends counts from now on.
+                // From now on the nearer of the two ends counts.
                 round.still_held(holder, key, held.lease.deadline());
                 if let Ok(op) = op {
                     self.ask(op, "extend", key, NODE_TIMEOUT, None);

@@ -1,9 +1,10 @@
-//! Drivers and clients under random calls, ends and faults, on real sockets and the
-//! real clock, before the judge of the simulation: no two holders at a time, every call ends, and
-//! nothing is left behind that nobody holds and nobody told of.
+//! Drivers and clients under random calls, ends and faults, on real sockets and the real clock,
+//! before the judge of the simulation.
+//! No two holders hold a lock at a time, and every call ends. Every key that is left has a holder,
+//! or a client reported it.
 //!
-//! `REDBOLT_ATTACK_SECONDS=N` goes on for N seconds each; `REDBOLT_SEED=S` begins with that seed. What
-//! a seed draws is the same each time, how threads and nodes meet is not.
+//! `REDBOLT_ATTACK_SECONDS=N` lets each test run for N seconds; `REDBOLT_SEED=S` begins with that
+//! seed. A seed draws the same choices each time, but threads and nodes meet differently.
 
 #![expect(clippy::print_stdout, reason = "the seeds and the counts are what the test is for")]
 #![expect(clippy::indexing_slicing, reason = "a test may end where it is wrong itself")]
@@ -18,14 +19,14 @@ use std::time::Duration;
 use redbolt::sim::Random;
 use round::{Player, Round};
 
-/// How long each goes on by itself.
+/// How long each test runs by default.
 const SECONDS: u64 = 4;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text}")))
 }
 
-/// Plays rounds until the time is over: each with nodes, faults and handles of its own.
+/// Plays rounds until the time is over; each has nodes, faults and clients of its own.
 fn attack(name: &str, players: &[Player]) {
     reports::install();
     let mut seeds =

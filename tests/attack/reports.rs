@@ -1,4 +1,5 @@
-//! What drivers tell as they are dropped: releases without an answer, by the node that owes it.
+//! The reports of drivers when they are dropped: releases without an answer, by the node that owes
+//! it.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -12,11 +13,11 @@ static LEFT: LazyLock<Mutex<HashMap<String, u64>>> = LazyLock::new(Mutex::defaul
 
 /// Listens from now on, in the whole process.
 pub(crate) fn install() {
-    // Another of the tests was first.
+    // An error means that another test was first.
     let _ = tracing::subscriber::set_global_default(Reports);
 }
 
-/// How many releases it was told of that a node, `host:port`, owes an answer to.
+/// How many releases drivers reported for which this node, `host:port`, owes an answer.
 pub(crate) fn left(node: &str) -> u64 {
     LEFT.lock().expect("no panic").get(node).copied().unwrap_or(0)
 }

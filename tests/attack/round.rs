@@ -1,4 +1,4 @@
-//! [`Round`]: nodes, faults, and the judge of all that is believed and left behind.
+//! [`Round`]: nodes, faults, and the judge of every belief and of every key that is left behind.
 
 use std::fmt;
 use std::sync::Mutex;
@@ -17,47 +17,47 @@ pub(crate) const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// Whoever plays in a round, with choices of its own.
+/// A player in a round, with choices of its own.
 pub(crate) type Player = fn(&Round, Random);
 
 pub(crate) const KEYS: [&str; 3] = ["k0", "k1", "k2"];
 pub(crate) const NODE_TIMEOUT: Duration = ms(100);
 const CONNECT_TIMEOUT: Duration = ms(500);
-/// All clocks are this machine's; nodes tell theirs late.
+/// All clocks are this machine's, but a node's answer with its clock may be late.
 const CLOCK_SKEW: Duration = ms(200);
-/// What a loaded machine may add to the end of a call.
+/// The time that a loaded machine may add to the end of a call.
 const SLACK: Duration = ms(4_000);
-/// How long what was written takes to be carried out.
+/// How long a node may take to carry out commands that were written.
 const SETTLED: Duration = ms(1_000);
-/// For what must come before a round can go on.
+/// A limit for steps that must succeed before a round can go on.
 const PATIENCE: Duration = ms(20_000);
 
 pub(crate) struct Round {
     nodes: Nodes,
-    /// Nodes lose their memory: locks are short then.
+    /// Nodes lose their memory, so locks are short.
     forgets: bool,
-    /// The faults are over before the handles end, so nothing excuses a key that is left.
+    /// The faults are over before the clients end, so nothing excuses a key that is left.
     ends_calm: bool,
     judge: Mutex<Oracle>,
     holders: AtomicU64,
     faults_over: AtomicBool,
-    /// All is well again: whatever ends from now on leaves nothing.
+    /// All nodes are well again: a client that ends from now on leaves nothing.
     is_calm: AtomicBool,
     is_over: AtomicBool,
-    /// Releases that ends said are owed.
+    /// Releases that clients and drivers reported as owed when they ended.
     owed: AtomicU64,
-    /// Keys of guards that were there when their handle was shut down.
+    /// Keys of guards that were alive when their client was shut down.
     outlived: AtomicU64,
-    /// Locks that were given away and not taken over.
+    /// Locks that a player gave away and no player took over.
     given: Mutex<Vec<(Vec<u8>, LockToken)>>,
-    /// The tokens of all that were given away: a command of the giver's that comes late may leave one at a
-    /// node until its TTL ends, and nobody deletes it.
+    /// The tokens of all locks that were given away. A late command of the giver may leave one at a
+    /// node until its TTL ends, and no client deletes it.
     detached: Mutex<Vec<LockToken>>,
     calls: AtomicU64,
     faults: AtomicU64,
 }
 
-/// What came about in rounds.
+/// The events of the rounds, counted.
 #[derive(Debug, Default)]
 pub(crate) struct Totals {
     calls: u64,
@@ -120,7 +120,7 @@ impl Round {
             round.faults_over.store(true, Ordering::SeqCst);
             trouble.join().expect("nodes obey");
             if round.ends_calm {
-                // Restarted nodes vote again, and what was owed is paid.
+                // Restarted nodes vote again, and clients have paid what they owed.
                 let quarantine = if round.forgets { round.ttl() * 5 / 4 } else { ms(0) };
                 thread::sleep(quarantine + NODE_TIMEOUT * 3);
                 round.is_calm.store(true, Ordering::SeqCst);
@@ -164,9 +164,10 @@ impl Round {
         self.is_calm.load(Ordering::SeqCst)
     }
 
-    /// Whether a handle that began then, wants so many steps more, and knows this of its nodes is to go
-    /// on. Where nothing is to excuse what is left, one that has seen faults does not end before it
-    /// knows all nodes to be well, and owes them nothing.
+    /// Whether a client goes on that began then, wants this many more steps, and knows this of its
+    /// nodes.
+    /// Where nothing excuses a key that is left, a client that has seen faults waits. It ends only
+    /// when it knows that all nodes are well and it owes them nothing.
     pub(crate) fn goes_on(
         &self,
         began_calm: bool,
@@ -200,8 +201,9 @@ impl Round {
             .local_turns(random.pick(&[0, 3, 64]))
     }
 
-    /// What is asked for, how long the call may take, and whether the lease may be given away: not where
-    /// an extension of it may be under way then, which might run behind that of its next owner.
+    /// The options of a lock, how long the call may take, and whether the lease may be given away.
+    /// It may not where an extension may be under way, which might run behind that of the next
+    /// owner.
     pub(crate) fn acquire(&self, random: &mut Random) -> (LockOptions, Duration, bool) {
         let mut acquire = LockOptions::new(self.some_ttl(random));
         let is_kept = random.chance(300);
@@ -244,7 +246,7 @@ impl Round {
 
     // ---- what players believe ----
 
-    /// Somebody new holds a lock: the belief begins once the lease is given.
+    /// A new holder has the lock: its belief begins once the lease is given.
     pub(crate) fn held(&self, key: usize, deadline: redbolt::Instant, fence: Option<u64>) -> u64 {
         let holder = self.holders.fetch_add(1, Ordering::Relaxed);
         if let Some(fence) = fence {
@@ -258,14 +260,14 @@ impl Round {
         holder
     }
 
-    /// As far as the lease says now.
+    /// The holder believes in the lock as long as its lease says now.
     pub(crate) fn still_held(&self, holder: u64, key: usize, deadline: redbolt::Instant) {
         let mut judge = self.judge();
-        // Read with the judge in hand: so the beliefs come in the order of their times.
+        // Read with the judge in hand, so that the beliefs come in the order of their times.
         judge.hold(holder, key, now().as_nanos(), deadline.as_nanos());
     }
 
-    /// The belief ends before its release begins.
+    /// The holder's belief ends before its release begins.
     pub(crate) fn stops(&self, holder: u64, key: usize) {
         let mut judge = self.judge();
         judge.stop(holder, key, now().as_nanos());
@@ -320,7 +322,7 @@ impl Round {
 
     // ---- what is left ----
 
-    /// After everything has ended and all nodes go on: no key is there that nobody told of.
+    /// Runs after everything has ended and all nodes go on: every key that is left was reported.
     fn look_at_what_is_left(&self) {
         let config = self.config(&mut Random::new(0)).connect_timeout(PATIENCE);
         let client = Client::open(config.node_timeout(SLACK)).expect("a poll");

@@ -1,12 +1,14 @@
 //! Eight processes count under locks on five real servers of mixed versions, while servers are
 //! killed, frozen, emptied, filled and demoted, and the processes themselves are stopped.
 //!
-//! Each turn reads a counter from a plain file, waits, and writes it back one higher, under the lock
-//! and only with a second of validity left. A process is stopped for less than that, or not between
-//! that look and the write, so every write takes effect while its lock is held: two holders at once
-//! would lose a count.
+//! Each turn reads a counter from a plain file, waits, and writes it back one higher. It holds the
+//! lock, and writes only with a second of validity left.
+//! A process is stopped for less than that second, or not between its look at the deadline and the
+//! write. So every write takes effect while its lock is held, and two holders at once would lose a
+//! count.
 //!
-//! `REDBOLT_CHAOS=300` makes each test with faults last so many seconds; `REDBOLT_SEED` repeats its faults.
+//! `REDBOLT_CHAOS=300` makes each test with faults last for this many seconds; `REDBOLT_SEED`
+//! repeats its faults.
 
 mod worker;
 
@@ -29,7 +31,7 @@ const MAX_TTL: Duration = ms(1_500);
 /// Validity that must be left for a write; longer than any stop of a process.
 const RESERVE: Duration = ms(1_000);
 const STOP: Duration = ms(150);
-/// Turns that a run must make to have shown anything.
+/// The fewest turns with which a run shows anything.
 const TURNS_MIN: u64 = 300;
 
 #[test]
@@ -57,8 +59,8 @@ fn no_count_is_lost_when_a_server_forgets_locks_that_all_have_granted() {
     run(Quorum::Majority, &faults, 16);
 }
 
-/// A lock that a stopped process holds, or that is on its way to it, is blocked until its lease is over, and
-/// no longer. How long each stop cost the others is printed.
+/// A lock that a stopped process holds, or that is on its way to it, is blocked until its lease is
+/// over, and no longer. The test prints how long each stop cost the others.
 #[test]
 fn a_stopped_waiter_costs_the_others_no_more_than_a_ttl() {
     let Some(cluster) = Cluster::mixed(5) else { return };
@@ -67,7 +69,7 @@ fn a_stopped_waiter_costs_the_others_no_more_than_a_ttl() {
     assert!(eventually(Duration::from_secs(20), || workers.turns() > 50), "no turns are made");
     let mut random = StdRng::seed_from_u64(now().as_nanos());
     let mut longest = Vec::new();
-    // A stopped process that no lock was on its way to costs nothing, and shows nothing.
+    // Stopping a process costs and shows nothing if no lock was on its way to it.
     while longest.iter().filter(|gap| **gap > TTL / 2).count() < 3 && longest.len() < 20 {
         let stopped = stop_before_a_write(&workers, &mut random);
         longest.push(longest_gap(dir.path(), TTL * 2));
@@ -82,8 +84,8 @@ fn a_stopped_waiter_costs_the_others_no_more_than_a_ttl() {
     check_counts(&cluster, &mut workers, dir.path());
 }
 
-/// Stops a process that has yet to look at its deadline before it writes: a stop longer than [`RESERVE`]
-/// between the two would cost counts, whatever the client does.
+/// Stops a process that has yet to look at its deadline before it writes. A stop longer than
+/// [`RESERVE`] between the two would cost counts, whatever the client does.
 fn stop_before_a_write(workers: &Workers, random: &mut StdRng) -> u32 {
     let mut stopped = None;
     let found = eventually(Duration::from_secs(20), || {
@@ -102,8 +104,8 @@ fn stop_before_a_write(workers: &Workers, random: &mut StdRng) -> u32 {
     stopped.expect("found")
 }
 
-/// The longest time in which a counter stood still: of a TTL, and until each has moved after it, or one
-/// has stood still for `limit`.
+/// The longest time for which a counter stood still. The function watches until each counter has
+/// moved after one TTL, or until one has stood still for `limit`.
 fn longest_gap(dir: &Path, limit: Duration) -> Duration {
     let (begin, mut longest) = (redbolt_rig::now(), Duration::ZERO);
     let mut last = [(0, begin); KEYS];
@@ -128,7 +130,7 @@ enum Fault {
     FillMemory,
     Demote,
     FlushAll,
-    /// At a bare quorum a server may forget only locks that another vote stands for.
+    /// At a bare quorum, a server may forget only locks for which another vote stands.
     FlushFullyHeld,
     DropConnections,
     FlushScripts,
@@ -137,7 +139,8 @@ enum Fault {
 fn run(quorum: Quorum, faults: &[Fault], rounds: usize) {
     let kinds = [Kind::Valkey91, Kind::Redis86, Kind::Redis70, Kind::Valkey81, Kind::Redis80];
     let Some(mut cluster) = Cluster::start(&kinds, &[]) else { return };
-    // In memory where there is such a place: a disk that stands still is no part of the test.
+    // In memory where the machine has such a place: a disk that stands still is no part of the
+    // test.
     let memory = Path::new("/dev/shm");
     let dir = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
     let dir = dir.expect("a directory");
@@ -158,8 +161,8 @@ fn run(quorum: Quorum, faults: &[Fault], rounds: usize) {
         }
         let node = random.random_range(0..cluster.len());
         inflict(fault, &mut cluster, node, &workers, &mut random);
-        // Each fault is over, and the guard with it, before the next: the quorum is never lost for
-        // good, and never more than one server has forgotten what it promised.
+        // Each fault is over, and the guard with it, before the next. So the quorum is never lost
+        // for good, and never more than one server has forgotten its promises.
         let turns = workers.turns();
         let go_on = eventually(Duration::from_secs(20), || workers.turns() > turns + 20);
         assert!(go_on, "no turns after {fault:?} on node {node}");
@@ -171,14 +174,14 @@ fn run(quorum: Quorum, faults: &[Fault], rounds: usize) {
     check_counts(&cluster, &mut workers, dir.path());
 }
 
-/// Ends the workers: no count was lost, and no key is left.
+/// Ends the workers, and checks that no count was lost and no key is left.
 fn check_counts(cluster: &Cluster, workers: &mut Workers, dir: &Path) {
     let turns = workers.finish();
     let counted: u64 = (0..KEYS).map(|key| read_counter(&counter(dir, key))).sum();
     println!("{turns} turns, {counted} counted");
     assert_eq!(counted, turns, "counts were lost");
     assert!(turns >= TURNS_MIN, "only {turns} turns: nothing is shown");
-    // Nobody holds a lock, and nobody owes a release: no key is there, long before its TTL is over.
+    // No worker holds a lock or owes a release, so no key is left, long before its TTL is over.
     let left: usize = (0..KEYS).map(|key| cluster.holders(&lock_key(key))).sum();
     assert_eq!((workers.owed(), left), (vec![0; WORKERS], 0), "keys are left behind");
 }
@@ -216,19 +219,19 @@ fn inflict(
             assert_eq!(set("0"), b"+OK\r\n");
         }
         Fault::Demote => {
-            // Nothing listens there: the keys stay, and every client that asks is told READONLY.
+            // No server listens there: the keys stay, and every client that asks gets READONLY.
             let server = cluster.node(node);
             assert!(server.command(&["REPLICAOF", "127.0.0.1", "1"]).starts_with(b"+OK"));
             thread::sleep(ms(1_000) + pause);
             assert!(server.command(&["FLUSHALL"]).starts_with(b"-READONLY"));
             assert!(server.command(&["REPLICAOF", "NO", "ONE"]).starts_with(b"+OK"));
-            // As if the master that it had followed had been empty.
+            // As if the master that it followed had been empty.
             assert_eq!(server.command(&["FLUSHALL"]), b"+OK\r\n");
         }
         Fault::FlushFullyHeld => flush_fully_held(cluster, node, workers, random),
         Fault::FlushAll => {
             assert_eq!(cluster.node(node).command(&["FLUSHALL"]), b"+OK\r\n");
-            // The next may only forget when no lock rests on this one having forgotten.
+            // The next server may forget only when no lock depends on this one's memory.
             thread::sleep(MAX_TTL + ms(200));
         }
         Fault::DropConnections => {
@@ -240,8 +243,8 @@ fn inflict(
     }
 }
 
-/// Empties a server while every lock that anybody holds was granted by all five: this process holds
-/// them, and takes its turn under them while the others try.
+/// Empties a server while every lock that any process holds was granted by all five servers. This
+/// process holds them, and takes its turn under them while the others try.
 fn flush_fully_held(cluster: &Cluster, node: usize, workers: &Workers, random: &mut StdRng) {
     let client = Client::open(config(&cluster.urls(), 3)).expect("a client");
     workers.pause();
@@ -250,7 +253,7 @@ fn flush_fully_held(cluster: &Cluster, node: usize, workers: &Workers, random: &
         leases.clear();
         for key in 0..KEYS {
             let Ok(lease) = client.lock(lock_key(key), TTL).wait() else { return false };
-            // Whoever has answered this has answered the SET before it.
+            // A node that has answered this has also answered the SET before it.
             let is_asked = client.leader(lock_key(key)).wait().is_ok();
             if !is_asked || usize::try_from(lease.votes().count()) != Ok(cluster.len()) {
                 return false;
@@ -325,12 +328,12 @@ impl Workers {
         fs::remove_file(self.dir.join("pause")).expect("it was paused");
     }
 
-    /// How many turns were made, the script's own among them.
+    /// How many turns were made, the test's own among them.
     fn turns(&self) -> u64 {
         (0..=WORKERS).map(|index| read_counter(&turns_file(&self.dir, index))).sum()
     }
 
-    /// How many releases the workers owed when they ended, or whether they still waited.
+    /// How many releases each worker owed when its shutdown ended.
     fn owed(&self) -> Vec<u64> {
         let owed = |index: usize| read_counter(&self.dir.join(format!("owed-{index}")));
         (0..WORKERS).map(owed).collect()
@@ -340,7 +343,7 @@ impl Workers {
         self.children.iter_mut().all(|child| matches!(child.try_wait(), Ok(None)))
     }
 
-    /// Lets every worker end its turn, and says how many turns all have made.
+    /// Lets every worker end its turn, and returns how many turns all have made.
     fn finish(&mut self) -> u64 {
         fs::write(self.dir.join("stop"), "").expect("a writable directory");
         for child in &mut self.children {
@@ -354,7 +357,7 @@ impl Workers {
 impl Drop for Workers {
     fn drop(&mut self) {
         for child in &mut self.children {
-            // An error means that it has ended.
+            // An error means that the worker has ended.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -373,7 +376,7 @@ fn turns_file(dir: &Path, index: usize) -> PathBuf {
     dir.join(format!("turns-{index}"))
 }
 
-/// There while a process may write a counter.
+/// The file exists while a process may write a counter.
 fn writing(dir: &Path, index: usize) -> PathBuf {
     dir.join(format!("writing-{index}"))
 }

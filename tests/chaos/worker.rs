@@ -1,5 +1,5 @@
-//! One of the processes that count. The locks of every other one linger for a while where nobody else
-//! waits.
+//! One of the processes that count. Every other process lets its locks linger for a while where no
+//! other waits.
 
 use std::fs;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use super::{
     write_counter, writing,
 };
 
-/// For releases that are still owed at the end.
+/// The limit for releases that are still owed at the end.
 const SETTLED: Duration = Duration::from_secs(20);
 const LINGER: Duration = ms(30);
 
@@ -56,7 +56,8 @@ fn one_of_the_processes_that_count() {
         if random.random_ratio(1, 4) {
             drop(held);
         } else {
-            // A lock that is over by now counts for nothing any more, and says so here.
+            // A lease that is over by now counts for nothing any more, and its release reports that
+            // here.
             let _ = held.unlock().wait();
         }
     }

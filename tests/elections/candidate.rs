@@ -12,20 +12,21 @@ use redbolt_rig::{ms, own_test};
 
 pub(crate) const NAME: &str = "scheduler";
 
-/// What a candidate is told by its environment.
+/// The prefix of the variables that configure a candidate.
 const PREFIX: &str = "REDBOLT_ELECTIONS_";
 
 /// How a candidate behaves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Manner {
     pub(crate) ttl_ms: u64,
-    /// It resigns after this time, if it leads for so long; zero for never.
+    /// The candidate resigns after this time, if it leads for so long; zero for never.
     pub(crate) resigns_after_ms: u64,
-    /// Believes in each term for so much longer than it may: the breakage that the judge must see.
+    /// The candidate believes in each term for so much longer than it may: the judge must see this
+    /// breakage.
     pub(crate) boast_ms: u64,
 }
 
-/// A candidate that runs; killed at the end of the test.
+/// A candidate that runs; the test kills it at its end.
 pub(crate) struct Candidate {
     child: Child,
     pub(crate) diary: PathBuf,
@@ -51,7 +52,7 @@ impl Candidate {
         self.child.id()
     }
 
-    /// SIGSTOP or SIGCONT, by its name.
+    /// Sends SIGSTOP or SIGCONT, by its name.
     pub(crate) fn signal(&self, signal: &str) {
         let pid = self.pid().to_string();
         let status = Command::new("kill").args(["-s", signal, &pid]).status();
@@ -59,7 +60,7 @@ impl Candidate {
     }
 
     pub(crate) fn kill(&mut self) {
-        // An error means that it is gone already.
+        // An error means that the process is gone already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -82,7 +83,7 @@ struct Diary {
 
 impl Diary {
     fn write(&mut self, text: &str) {
-        // In one piece: a kill leaves it whole, or out.
+        // In one piece: a kill leaves the line whole, or out.
         self.file.write_all(format!("{text}\n").as_bytes()).expect("a writable diary");
     }
 
@@ -104,14 +105,14 @@ pub(crate) fn run() {
         Config::new(urls.split(',')).expect("addresses").max_ttl(ttl).client_name(variable("NAME"));
     let client = Client::open(config).expect("a client");
     loop {
-        // Nodes that cannot be reached are no reason to give up.
+        // A candidate does not give up because nodes cannot be reached.
         let Ok(term) = client.campaign(NAME, ttl).wait() else { continue };
         let began = now();
         let mut believed = diary.deadline(&term);
         diary.write(&format!("lead {} {believed}", began.as_nanos()));
         let is_leader = |term: &Guard| term.is_valid() || now() < term.deadline() + boast;
         loop {
-            // The first look after whatever pause there was, before anything is read.
+            // The first look after any pause comes before the candidate reads anything.
             if !is_leader(&term) {
                 diary.write(&format!("lost {}", now().as_nanos()));
                 drop(term);

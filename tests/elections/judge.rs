@@ -1,7 +1,7 @@
-//! The judge: whether the terms that candidates wrote down overlap, each by its own deadline, and how
-//! long each leader took to follow. It knows nothing of locks.
+//! The judge: whether the terms that candidates wrote down overlap, each by its own deadline, and
+//! how long each leader took to follow. The judge knows nothing of locks.
 //!
-//! All times are nanoseconds of the one clock of the machine that all processes read.
+//! All times are nanoseconds of the machine's one clock, which all processes read.
 
 use std::fmt;
 
@@ -9,10 +9,10 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Term {
     pub(crate) candidate: usize,
-    /// Read when the campaign had been won.
+    /// The candidate read it when it had won the campaign.
     pub(crate) began: u64,
-    /// The last deadline that the leader believed in; where it resigned or learned of its loss
-    /// before, that moment.
+    /// The last deadline that the leader believed in, or the moment at which it resigned or learned
+    /// of its loss, if that was earlier.
     pub(crate) over: u64,
     /// How the term ended.
     pub(crate) end: End,
@@ -26,11 +26,11 @@ pub(crate) enum End {
     Silence,
 }
 
-/// What the judge found.
+/// The findings of the judge.
 #[derive(Debug, Default)]
 pub(crate) struct Verdict {
     pub(crate) terms: usize,
-    /// Terms that began before the one before was over.
+    /// Terms that began before an earlier one was over.
     pub(crate) overlaps: Vec<(Term, Term)>,
 }
 
@@ -44,8 +44,8 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// The terms of one diary: `lead NOW DEADLINE`, `until DEADLINE`, `resign NOW`, `lost NOW`, each on a
-/// line. A line that a kill cut off is left out.
+/// The terms of one diary: `lead NOW DEADLINE`, `until DEADLINE`, `resign NOW`, `lost NOW`, each on
+/// a line. A line that a kill cut off is left out.
 pub(crate) fn read(candidate: usize, diary: &str) -> Vec<Term> {
     let mut terms: Vec<Term> = Vec::new();
     let whole = diary.rsplit_once('\n').map_or("", |(whole, _)| whole);
@@ -60,7 +60,8 @@ pub(crate) fn read(candidate: usize, diary: &str) -> Vec<Term> {
         }
         let term = terms.last_mut().expect("a term begins before it goes on");
         match word {
-            // A deadline may also move forward: the nodes were asked for another, and did not answer.
+            // A deadline may also move forward: the leader asked the nodes for another one, and
+            // they did not answer.
             "until" => term.over = numbers[0],
             "resign" => (term.over, term.end) = (term.over.min(numbers[0]), End::Resigned),
             "lost" => (term.over, term.end) = (term.over.min(numbers[0]), End::Lost),
@@ -97,11 +98,12 @@ fn terms_overlap_where_one_begins_before_another_is_over() {
     let first = "lead 10 50\nuntil 90\n";
     assert_eq!(overlaps([first, "lead 90 130\n"]), 0);
     assert_eq!(overlaps([first, "lead 89 130\n"]), 1);
-    // Whoever resigns, or knows of its loss, leads no longer; a deadline that has passed stays.
+    // A leader that resigns, or knows of its loss, leads no longer; a deadline that has passed
+    // stays.
     assert_eq!(overlaps(["lead 10 50\nuntil 90\nresign 70\n", "lead 71 130\n"]), 0);
     assert_eq!(overlaps(["lead 10 50\nuntil 90\nlost 70\n", "lead 69 130\n"]), 1);
     assert_eq!(overlaps(["lead 10 50\nlost 999\n", "lead 50 130\n"]), 0);
-    // A long term is remembered beyond a short one inside it.
+    // The judge remembers a long term beyond a short one inside it.
     assert_eq!(overlaps(["lead 10 500\n", "lead 20 30\nlead 40 60\n"]), 2);
     // A line that was cut off says nothing.
     assert_eq!(overlaps(["lead 10 50\nuntil 9", "lead 60 130\n"]), 0);

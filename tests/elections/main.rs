@@ -1,9 +1,9 @@
-//! Elections of three processes on five real servers, beside kills, stops and partitions: the terms
+//! Elections of three processes on five real servers, beside kills, stops and partitions. The terms
 //! that the processes write down never overlap, each by its own deadline.
 //!
-//! `REDBOLT_ELECTIONS=600` makes the long test last so many seconds instead of 20; `REDBOLT_SEED`
-//! repeats its faults. Each way of a candidate to a server goes through a proxy of its own, so a
-//! candidate can be cut off from some servers and not from others.
+//! `REDBOLT_ELECTIONS=600` makes the long test last for this many seconds instead of 20;
+//! `REDBOLT_SEED` repeats its faults. Each candidate reaches each server through a proxy of its
+//! own, so the test can cut it off from some servers and not from others.
 
 #![expect(clippy::indexing_slicing, reason = "what is not in these lists fails the test")]
 
@@ -25,13 +25,13 @@ use redbolt_rig::{Cluster, PATIENCE, eventually, ms};
 const TTL_MS: u64 = 600;
 const CANDIDATES: usize = 3;
 
-/// A term must come within this of the end of the one before while all is well; a loaded machine
+/// While all is well, a term must begin within this of the end of the one before. A loaded machine
 /// may take long to give a process its turn.
 const FOLLOWED: Duration = Duration::from_secs(10);
 
 struct Election {
     cluster: Cluster,
-    /// Of each candidate, one per server.
+    /// For each candidate, one per server.
     proxies: Vec<Vec<Proxy>>,
     candidates: Vec<Candidate>,
     manners: Vec<Manner>,
@@ -48,7 +48,7 @@ impl Election {
         Some(Self::of(cluster, proxies, manners))
     }
 
-    /// Without anything between candidates and servers.
+    /// Starts candidates that reach the servers directly.
     fn start_direct(manners: &[Manner]) -> Option<Self> {
         Some(Self::of(Cluster::mixed(5)?, Vec::new(), manners))
     }
@@ -71,7 +71,7 @@ impl Election {
         Candidate::start(index, &urls, self.dir.path(), self.manners[index])
     }
 
-    /// What all have written so far, in the order in which the terms began.
+    /// All terms that the candidates have written so far, in the order in which they began.
     fn terms(&self) -> Vec<Term> {
         let diary = |index: usize| {
             let text = fs::read_to_string(&self.candidates[index].diary).unwrap_or_default();
@@ -82,7 +82,7 @@ impl Election {
         terms
     }
 
-    /// Who leads now, by its own belief.
+    /// The candidate that leads now, by its own belief.
     fn leader(&self) -> Option<usize> {
         let last = self.terms().pop()?;
         (last.end == End::Silence && now().as_nanos() < last.over).then_some(last.candidate)
@@ -91,7 +91,7 @@ impl Election {
     #[track_caller]
     fn await_leader(&self) -> usize {
         assert!(eventually(FOLLOWED, || self.leader().is_some()), "nobody leads");
-        // It may have resigned since.
+        // The leader may have resigned since.
         self.terms().pop().expect("a term").candidate
     }
 
@@ -101,7 +101,7 @@ impl Election {
         self.candidates[index] = self.candidate(index);
     }
 
-    /// Sets what lies between a candidate and these servers.
+    /// Sets what the proxies between a candidate and these servers do.
     fn link(&self, candidate: usize, servers: &[usize], mode: Mode) {
         for &server in servers {
             self.proxies[candidate][server].set(mode);
@@ -122,7 +122,7 @@ enum Fault {
     KillLeader,
     StopLeader,
     StopAnyone,
-    /// The leader is cut off from a majority, or from all.
+    /// Cuts the leader off from a majority, or from all.
     CutLeader(Mode),
     /// Each candidate loses two servers, not the same ones.
     CutAll(Mode),
@@ -146,7 +146,7 @@ const FAULTS: [Fault; 10] = [
 
 fn inflict(election: &mut Election, fault: Fault, random: &mut StdRng) {
     let leader = election.await_leader();
-    // Shorter than a TTL, or longer than it.
+    // Shorter or longer than a TTL.
     let pause = ms(random.random_range(50..2 * TTL_MS));
     let sleep = |time| std::thread::sleep(time);
     match fault {
@@ -184,7 +184,7 @@ fn inflict(election: &mut Election, fault: Fault, random: &mut StdRng) {
             election.cluster.node_mut(server).kill9();
             sleep(pause);
             election.cluster.node_mut(server).restart();
-            // No other may forget its locks before those that this one forgot are over.
+            // No other server may forget its locks before the locks that this one forgot are over.
             sleep(ms(2 * TTL_MS));
         }
         Fault::FreezeServer => {
@@ -205,7 +205,7 @@ fn length() -> Duration {
 
 #[test]
 fn terms_never_overlap_while_candidates_are_killed_stopped_and_cut_off() {
-    // One of them resigns now and then.
+    // One candidate resigns now and then.
     let manners = [HONEST, HONEST, Manner { resigns_after_ms: 1_500, ..HONEST }];
     let Some(mut election) = Election::start(&manners) else { return };
     let seed = std::env::var("REDBOLT_SEED").ok().and_then(|seed| seed.parse().ok());
@@ -256,7 +256,7 @@ fn a_leader_that_was_stopped_knows_at_its_first_look_that_it_is_none() {
     assert_eq!(first_word, Some("lost"), "{after}");
 }
 
-/// How many leaders are to be followed, and the TTL of their terms in milliseconds.
+/// How many times a leader is to be followed, and the TTL of the terms in milliseconds.
 fn follows() -> (u64, u64) {
     let variable = |name: &str, default: u64| {
         std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
@@ -273,7 +273,8 @@ fn a_leader_that_is_killed_is_followed() {
     let mut times = Vec::new();
     for _ in 0..count {
         let leader = election.await_leader();
-        // All others wait, and the leader has been extended some times: at any point between two.
+        // All others wait, and the leader has extended a few times: the kill comes at any point
+        // between two.
         std::thread::sleep(ms(random.random_range(ttl_ms * 4 / 5..ttl_ms * 8 / 5)));
         let (killed, terms) = (now(), election.terms().len());
         election.candidates[leader].kill();
@@ -308,7 +309,8 @@ fn a_leader_that_resigns_is_followed() {
     assert!(verdict.overlaps.is_empty(), "{verdict}");
 }
 
-/// For the eye; `REDBOLT_ELECTIONS_FOLLOWS` and `REDBOLT_ELECTIONS_TTL` say how often.
+/// Prints the times for a reader; `REDBOLT_ELECTIONS_FOLLOWS` and `REDBOLT_ELECTIONS_TTL` set how
+/// many.
 fn tell(what: &str, times: &mut [Duration]) {
     times.sort_unstable();
     let at = |percent: usize| times.get(times.len() * percent / 100);

@@ -1,4 +1,4 @@
-//! The guide's lines for a file, run by a shell.
+//! The guide's lines for a file, which a shell runs.
 
 use std::io::Write as _;
 use std::path::Path;

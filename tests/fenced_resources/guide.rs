@@ -1,4 +1,4 @@
-//! [`statement`]: a statement of the guide, as it stands there.
+//! [`statement`]: a statement of the guide, exactly as the guide prints it.
 
 const GUIDE: &str = include_str!("../../docs/fencing.md");
 
@@ -13,7 +13,7 @@ pub(crate) fn statement(name: &str) -> &'static str {
     code.split_once("\n```").expect("code ends").0
 }
 
-/// Rust examples are run by rustdoc.
+/// Rustdoc runs the guide's Rust examples, so they need no test here.
 #[test]
 fn every_statement_of_the_guide_has_a_mark_and_a_test() {
     let tests = [

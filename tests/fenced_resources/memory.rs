@@ -1,4 +1,5 @@
-//! [`Fence`], the gate in memory. Its threads are in the unit tests of `src/fence.rs`.
+//! [`Fence`], the gate in memory. The unit tests of `src/fence.rs` cover its use by several
+//! threads.
 
 use proptest::prelude::*;
 use redbolt::fence::Fence;

@@ -28,7 +28,7 @@ impl Database for Session {
     }
 }
 
-/// A session on tables that are as at the beginning.
+/// A session on tables in their first state.
 fn afresh(server: &PostgresServer) -> Session {
     let mut session = Session::connect(server);
     for sql in ["DROP TABLE IF EXISTS stock, fences", TABLE, ROW] {
@@ -61,7 +61,7 @@ fn postgres_refuses_a_stale_write_with_numbered_parameters() {
     assert_eq!(session.numbers("SELECT pieces FROM stock", write(0, 0)), [7]);
 }
 
-/// The stale write began while the next holder's was not yet committed, and waits for it.
+/// The stale write begins before the next holder's write is committed, and waits for it.
 #[test]
 fn postgres_refuses_a_stale_write_that_waited_for_the_next_holders() {
     let Some(server) = PostgresServer::start_or_skip() else { return };
@@ -84,7 +84,7 @@ fn postgres_refuses_a_stale_write_that_waited_for_the_next_holders() {
     assert_eq!(next.numbers("SELECT pieces FROM stock", write(0, 0)), [6]);
 }
 
-/// Has a write with `fence` wait for the row, and then commits that of the next holder.
+/// Lets a write with `fence` wait for the row, and then commits the next holder's write.
 fn stale_write_waits(
     next: &mut Session,
     stale: &mut Session,

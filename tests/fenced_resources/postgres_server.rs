@@ -1,4 +1,5 @@
-//! [`PostgresServer`]: one PostgreSQL process in a directory of its own, ended when it is dropped.
+//! [`PostgresServer`]: one PostgreSQL process in its own directory, which ends when the value is
+//! dropped.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -10,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use redbolt_rig::{PATIENCE, eventually, skip};
 use tempfile::TempDir;
 
-/// The user `nobody`. PostgreSQL refuses to run as root, so root's tests run it as this user.
+/// The user `nobody`. PostgreSQL refuses to run as root, so tests of root run it as this user.
 const NOBODY: u32 = 65_534;
 
 /// A server that listens on a socket file in its directory, and on no port.
@@ -21,8 +22,8 @@ pub(crate) struct PostgresServer {
 }
 
 impl PostgresServer {
-    /// Starts a server; none where it is not installed, and the running test is reported as
-    /// skipped for it.
+    /// Starts a server. Returns `None` where it is not installed, and reports the running test as
+    /// skipped.
     pub(crate) fn start_or_skip() -> Option<Self> {
         let dir = tempfile::tempdir().expect("a directory for the server");
         let owner = fs::metadata(dir.path()).expect("it is there").uid();
@@ -46,7 +47,7 @@ impl PostgresServer {
         let log = File::create(dir.path().join("log")).expect("a log file");
         let mut postgres = as_user("postgres", user);
         postgres.arg("-D").arg(&data).arg("-k").arg(dir.path());
-        // A statement that hangs ends by itself, and fails its test.
+        // A statement that hangs ends by itself, and its test fails.
         let limit = format!("statement_timeout={}ms", PATIENCE.as_millis());
         for setting in ["listen_addresses=", "fsync=off", "jit=off", limit.as_str()] {
             postgres.args(["-c", setting]);
@@ -66,7 +67,7 @@ impl PostgresServer {
         Some(server)
     }
 
-    /// The client of the same packages, connected to this server.
+    /// The client of the same packages, for a connection to this server.
     pub(crate) fn psql(&self) -> Command {
         let mut psql = Command::new(program("psql"));
         // -X: no file of the user's own; -A, -t, -q: bare values, a row on each line.
@@ -78,7 +79,7 @@ impl PostgresServer {
 
 impl Drop for PostgresServer {
     fn drop(&mut self) {
-        // SIGQUIT: it ends its own processes first and saves nothing.
+        // On SIGQUIT the server ends its own processes first and saves nothing.
         let _ = Command::new("kill").args(["-QUIT", &self.child.id().to_string()]).status();
         if !eventually(PATIENCE, || self.child.try_wait().is_ok_and(|status| status.is_some())) {
             let _ = self.child.kill();
@@ -89,7 +90,7 @@ impl Drop for PostgresServer {
 
 fn as_user(name: &str, user: Option<u32>) -> Command {
     let mut command = Command::new(program(name));
-    // The test's own directory may be closed to that user.
+    // That user may have no access to the test's own directory.
     command.current_dir(Path::new("/"));
     if let Some(user) = user {
         command.uid(user).gid(user);

@@ -17,12 +17,12 @@ pub(crate) struct Session {
     stdout: BufReader<ChildStdout>,
 }
 
-/// What a statement came to.
+/// How a statement ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     /// `00000` if there was no error.
     pub(crate) sqlstate: String,
-    /// How many rows it changed or returned.
+    /// How many rows the statement changed or returned.
     pub(crate) count: usize,
     pub(crate) rows: Vec<String>,
 }
@@ -47,7 +47,8 @@ impl Session {
         self.stdin.write_all(text.as_bytes()).expect("psql reads");
     }
 
-    /// The answer to the next statement that was sent; the server's `statement_timeout` is its limit.
+    /// The answer to the oldest statement whose answer was not read; the server's
+    /// `statement_timeout` is its limit.
     pub(crate) fn answer(&mut self) -> Answer {
         let mut rows = Vec::new();
         loop {
@@ -73,7 +74,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // An error means that it is gone already.
+        // An error means that the process is gone already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

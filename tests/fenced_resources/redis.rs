@@ -33,7 +33,7 @@ fn a_script_refuses_a_stale_write() {
     }
 }
 
-/// Of doubles that are printed with 14 digits these are not told apart.
+/// Fences of this size look the same if a script prints doubles with 14 digits.
 #[test]
 fn a_script_tells_fences_of_sixteen_digits_apart_and_stores_them_as_they_came() {
     for kind in available_kinds() {

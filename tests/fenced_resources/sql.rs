@@ -1,19 +1,19 @@
-//! The statements for SQL, on whatever [`Database`]; `sqlite.rs` and `postgres.rs` bring theirs.
+//! The statements for SQL, on any [`Database`]; `sqlite.rs` and `postgres.rs` bring their own.
 
 use super::guide::statement;
 
-/// A database with the table `stock` without its column for the fence, and in it the row `sku:42`.
+/// A database with the row `sku:42` in the table `stock`, which has no column for the fence yet.
 pub(crate) trait Database {
     /// Runs a statement with the values that it names; returns how many rows changed.
     fn change(&mut self, sql: &str, values: Values) -> usize;
-    /// The first column of a query, all of it numbers.
+    /// The first column of a query, whose values are all numbers.
     fn numbers(&mut self, sql: &str, values: Values) -> Vec<i64>;
 }
 
 pub(crate) const TABLE: &str = "CREATE TABLE stock (id VARCHAR(64) PRIMARY KEY, pieces BIGINT)";
 pub(crate) const ROW: &str = "INSERT INTO stock (id, pieces) VALUES ('sku:42', 10)";
 
-/// Of fences as they are: microseconds since 1970.
+/// A realistic fence: microseconds since 1970.
 const FIRST: i64 = 1_790_000_000_123_456;
 const NEXT: i64 = FIRST + 1;
 
@@ -63,7 +63,7 @@ pub(crate) fn tells_a_refused_write_from_a_missing_row(database: &mut impl Datab
     assert_eq!(database.numbers(statement("sql-seen"), missing), []);
 }
 
-/// What the guide says of a holder's first act, with and without it.
+/// Shows the guide's claim about a holder's first act, with and without it.
 pub(crate) fn a_touch_keeps_out_what_would_be_accepted_without(database: &mut impl Database) {
     with_fences(database);
     let sql = statement("sql-write");
@@ -88,7 +88,7 @@ pub(crate) fn inserts_a_missing_row_and_refuses_a_stale_insert(database: &mut im
     assert_eq!(pieces(database, "sku:43"), [7]);
 }
 
-/// Two rows change under one lock, or neither does.
+/// Two rows change under one lock, or neither changes.
 pub(crate) fn a_row_for_the_lock_guards_many_rows(database: &mut impl Database) {
     with_fences(database);
     let row = "INSERT INTO stock (id, pieces) VALUES (:id, :pieces)";
@@ -101,7 +101,7 @@ pub(crate) fn a_row_for_the_lock_guards_many_rows(database: &mut impl Database) 
     assert_eq!(pieces(database, "sku:43"), [7]);
 }
 
-/// The guide's transaction: claim, then write without a word of fences.
+/// The guide's transaction: claim, then write without mentioning fences.
 fn sell_both(database: &mut impl Database, fence: i64) -> bool {
     let values = write(0, fence);
     database.change("BEGIN", values);

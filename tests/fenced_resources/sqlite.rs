@@ -16,7 +16,7 @@ impl Database for Connection {
     }
 }
 
-/// The values that the statement names; SQLite takes no others.
+/// The values that the statement names; SQLite refuses others.
 fn bound<'a>(sql: &str, values: &'a Values) -> Vec<(&'static str, &'a dyn ToSql)> {
     let all: [(&str, &dyn ToSql); 4] = [
         (":id", &values.id),

@@ -1,5 +1,5 @@
-//! The judge: whether the fences of all acquisitions are in order, by when each began and was handed
-//! out. It knows nothing of how a number came about.
+//! The judge: whether the fences of all acquisitions are in order, by the times at which each began
+//! and was handed out. The judge knows nothing of how a number was made.
 
 use std::fmt;
 
@@ -11,27 +11,28 @@ pub(crate) struct Grant {
     pub(crate) key: usize,
     pub(crate) client: usize,
     pub(crate) fence: u64,
-    /// Read before the call.
+    /// The client read it before the call.
     pub(crate) began: Instant,
-    /// Read after the lease was there.
+    /// The client read it after it had the lease.
     pub(crate) handed: Instant,
     pub(crate) deadline: Instant,
-    /// The release began, or the deadline where that came first.
+    /// The begin of the release, or the deadline if that came first.
     pub(crate) over: Instant,
 }
 
-/// What is wrong; all zeros if nothing is.
+/// The faults that the judge found; all zero if there are none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Verdict {
-    /// Leases with the fence of another one.
+    /// Leases with the fence of another lease.
     pub(crate) duplicates: u64,
     /// Leases that began after one with a higher fence was handed out.
     pub(crate) inversions: u64,
-    /// Leases that were handed out after one with a higher fence, both valid then.
+    /// Leases that were handed out after a lease with a higher fence, while both were valid.
     pub(crate) disorders: u64,
-    /// Leases that were handed out while another one was valid and not released.
+    /// Leases that were handed out while another lease was valid and not released.
     pub(crate) overlaps: u64,
-    /// Neighbours by fence of which one was handed out before the other began: what was judged.
+    /// Neighbours by fence of which one was handed out before the other began: the pairs that were
+    /// judged.
     pub(crate) ordered: u64,
 }
 
@@ -52,10 +53,10 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// How many complaints are told in full.
+/// How many complaints are printed in full.
 const TOLD_MAX: u64 = 2;
 
-/// Judges all acquisitions, and tells the first few that are wrong.
+/// Judges all acquisitions, and prints the first few that are wrong.
 pub(crate) fn judge(mut grants: Vec<Grant>) -> Verdict {
     let mut verdict = Verdict::default();
     grants.sort_unstable_by_key(|grant| (grant.key, grant.fence));
@@ -68,7 +69,7 @@ pub(crate) fn judge(mut grants: Vec<Grant>) -> Verdict {
 }
 
 impl Verdict {
-    /// By fence.
+    /// Judges the leases in the order of their fences.
     fn judge_numbers(&mut self, grants: &[Grant]) {
         for pair in grants.windows(2) {
             self.ordered += u64::from(pair[0].handed < pair[1].began);
@@ -78,7 +79,7 @@ impl Verdict {
         }
     }
 
-    /// A lease that was handed out before another began has the lower fence.
+    /// A lease that was handed out before another lease began has the lower fence.
     fn judge_real_time(&mut self, grants: &[Grant]) {
         let mut by_hand_out: Vec<_> = grants.iter().collect();
         by_hand_out.sort_unstable_by_key(|grant| grant.handed);
@@ -96,8 +97,8 @@ impl Verdict {
         }
     }
 
-    /// Of leases that were valid when they were handed out no two overlap, and their fences are in
-    /// the order of the hand-outs.
+    /// No two leases that were valid when they were handed out overlap, and their fences are in the
+    /// order of the hand-outs.
     fn judge_hand_outs(&mut self, grants: &[Grant]) {
         let mut valid: Vec<_> =
             grants.iter().filter(|grant| grant.handed < grant.deadline).collect();
@@ -154,7 +155,7 @@ fn the_judge_sees_each_kind_of_disorder() {
     let verdict = judge(vec![first, grant(6, 5, 7, 9)]);
     assert_eq!(verdict, Verdict { ordered: 1, ..Verdict::default() });
     assert!(verdict.is_clean());
-    // Each is wrong in one way only, but for an inversion, which is out of order as well.
+    // Each is wrong in one way only, except an inversion, which is out of order as well.
     let verdict = judge(vec![first, grant(5, 1, 5, 9)]);
     assert_eq!(verdict, Verdict { duplicates: 1, ..Verdict::default() });
     let verdict = judge(vec![first, grant(4, 1, 5, 9)]);
@@ -163,7 +164,7 @@ fn the_judge_sees_each_kind_of_disorder() {
     assert_eq!(verdict, Verdict { disorders: 1, inversions: 1, ..Verdict::default() });
     let verdict = judge(vec![first, grant(6, 1, 3, 9)]);
     assert_eq!(verdict, Verdict { overlaps: 1, ..Verdict::default() });
-    // The lease was over when its holder learned of it: it is judged by real time alone.
+    // The lease was over when its holder learned of it, so only real time judges it.
     let late = Grant { deadline: Instant::from_nanos(7), ..grant(4, 1, 8, 7) };
     assert!(judge(vec![first, late]).is_clean());
 }

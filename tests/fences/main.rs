@@ -1,8 +1,8 @@
-//! Fences on five real servers of five versions, before a judge: clients overrun their leases and go on
-//! writing, their wall clocks lie, and nodes stand still and die.
+//! Fences on five real servers of five versions, before a judge: clients overrun their leases and
+//! go on writing, their wall clocks lie, and nodes stand still and die.
 //!
-//! `REDBOLT_FENCES=1000000` makes so many acquisitions in each run; `REDBOLT_SEED=S` draws the same
-//! again, though not in the same order: threads and servers meet as they like.
+//! `REDBOLT_FENCES=1000000` makes that many acquisitions in each run. `REDBOLT_SEED=S` draws the
+//! same choices again, but threads and servers meet in another order.
 
 #![expect(clippy::print_stdout, reason = "the seeds and the counts are what the test is for")]
 #![expect(clippy::indexing_slicing, reason = "a test may end where it is wrong itself")]
@@ -27,9 +27,9 @@ use nodes::{Faults, Memory};
 use player::{CLIENTS, KEYS, Run};
 use resource::Writes;
 
-/// Acquisitions of a run by itself.
+/// Acquisitions of a run by default.
 const ACQUISITIONS: u64 = 10_000;
-/// How long a run may stand still.
+/// How long a run may make no progress.
 const STANDSTILL: Duration = Duration::from_secs(30);
 /// Acquisitions between two faults.
 const BETWEEN: u64 = 500;
@@ -96,7 +96,7 @@ fn run(memory: Memory) {
         (faults, played.collect::<Vec<_>>())
     });
     let time = begin.until(now());
-    // All nodes were there at the end, so every release was written: nothing is left but counters.
+    // All nodes were there at the end, so every release was written and only counters are left.
     let owed: usize = players.iter().map(|played| played.owed).sum();
     let left: usize = (0..KEYS).map(|index| cluster.holders(&player::key(index))).sum();
 
@@ -126,8 +126,8 @@ fn run(memory: Memory) {
     assert!(has_shown.iter().all(|&count| count > 0), "nothing is shown: {has_shown:?}");
 }
 
-/// Faults, one after the other, until there are as many acquisitions as wanted. Each is over before the
-/// next: all clients count all nodes as voters again.
+/// Inflicts faults, one after the other, until there are as many acquisitions as wanted. Each is
+/// over before the next: all clients count all nodes as voters again.
 fn trouble(memory: Memory, cluster: &mut Cluster, run: &Run, wanted: u64, seed: u64) -> Faults {
     let mut random = StdRng::seed_from_u64(seed);
     let (mut faults, mut rounds) = (Faults::default(), 0);

@@ -1,4 +1,4 @@
-//! What happens to the nodes: they stand still, die, and come back with all they knew or with nothing.
+//! Faults of the nodes: they stand still, die, and come back with all their data or with none.
 
 use std::path::Path;
 
@@ -6,40 +6,40 @@ use rand::RngExt;
 use rand::rngs::StdRng;
 use redbolt_rig::{Cluster, Kind, ms};
 
-/// What a node that was killed knows afterwards.
+/// The memory of a killed node after its restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Memory {
     Kept,
     Lost,
 }
 
-/// Kinds of faults, in turns.
+/// Kinds of faults, which come in turn.
 const KINDS: u64 = 5;
-/// The fewest of a run: each kind, but for one that is like the first or the fourth.
+/// The fewest faults of a run: one of each kind. With either memory, two of the kinds are alike.
 pub(crate) const FAULTS_MIN: u64 = 4;
 
-/// How often what happened.
+/// How often each fault happened.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Faults {
     pub(crate) kills: u64,
     pub(crate) freezes: u64,
 }
 
-/// One server of each version; none if one is not installed.
+/// One server of each version; `None` if one is not installed.
 pub(crate) fn start(memory: Memory) -> Option<Cluster> {
-    // In memory where there is such a place: what a killed process has written there is kept, and
-    // a disk that stands still is no part of the test.
+    // In memory where the machine has such a place: it keeps what a killed process has written
+    // there, and a disk that stands still is no part of the test.
     let place = Path::new("/dev/shm");
     if place.is_dir() {
-        // Another test was first.
+        // An error means that another test was first.
         let _ = tempfile::env::override_temp_dir(place);
     }
     let kept = ["--appendonly", "yes", "--appendfsync", "always"];
     Cluster::start(&Kind::ALL, if memory == Memory::Kept { &kept } else { &[] })
 }
 
-/// A minority stands still or dies for a while. Where memory is lost, all may die at once: the guard
-/// is for this too.
+/// A minority stands still or dies for a while. Where nodes lose their memory, all may die at once:
+/// the guard is for this too.
 pub(crate) fn inflict(
     round: u64,
     memory: Memory,
@@ -64,8 +64,8 @@ pub(crate) fn inflict(
     for &node in &killed {
         cluster.node_mut(node).kill9();
     }
-    // How long the fault lasts: nothing waits for it. Without a guard it is worst where all are
-    // back at once.
+    // How long the fault lasts; no step waits for it. Without a guard it is worst where all nodes
+    // are back at once.
     if !frozen.is_empty() || killed.len() < 3 && random.random_ratio(1, 2) {
         std::thread::sleep(ms(random.random_range(20..400)));
     }

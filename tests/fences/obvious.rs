@@ -1,5 +1,5 @@
-//! The obvious design, to see that the judge can fail: INCR on each node that granted the lock, and the
-//! largest of the answers is the fence.
+//! The obvious design, to show that the judge can fail: INCR on each node that granted the lock,
+//! and the largest of the answers is the fence.
 
 use std::sync::atomic::Ordering;
 
@@ -13,9 +13,9 @@ use crate::player::{Run, key};
 
 const RELEASE: &str =
     "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) end return 0";
-/// Of the keys; few, so that they are contended.
+/// The number of keys: few, so that clients compete for them.
 const KEYS: usize = 4;
-/// Nodes that hear nothing of an attempt, as if they stood still.
+/// Nodes that receive nothing of an attempt, as if they stood still.
 const UNREACHED: usize = 2;
 
 /// One client: plain connections, one attempt at a time.

@@ -1,4 +1,5 @@
-//! One client: a thread with many calls under way, a wall clock that lies, and leases that it overruns.
+//! One client: a thread with many calls under way, a wall clock that lies, and leases that it
+//! overruns.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
@@ -17,13 +18,13 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::judge::Grant;
 use crate::resource::Resource;
 
-/// More calls than keys: most keys are wanted by several clients at once.
+/// The clients have more calls than there are keys, so several clients want most keys at once.
 pub(crate) const CLIENTS: usize = 6;
 const CALLS: usize = 24;
 pub(crate) const KEYS: usize = 96;
 
 pub(crate) const SKEW: Duration = ms(500);
-/// How far each wall clock is off; the rest of `SKEW` is for what a node's answer takes.
+/// How far each wall clock is off; the rest of `SKEW` is for the time that a node's answer takes.
 const OFF_US: i64 = 450_000;
 /// The guard must be longer than twice `SKEW`, twice `NODE_TIMEOUT` and `CONNECT_TIMEOUT`.
 const MAX_TTL: Duration = ms(1_650);
@@ -31,7 +32,7 @@ const NODE_TIMEOUT: Duration = ms(150);
 const CONNECT_TIMEOUT: Duration = ms(300);
 
 const TTL: Duration = ms(1_000);
-/// Of leases that are overrun, and by how much at most.
+/// The TTL of leases that are overrun; the next constant is the longest overrun, in microseconds.
 const SHORT_TTL: Duration = ms(60);
 const OVERRUN_US: u64 = 60_000;
 const HOLD_US: u64 = 2_000;
@@ -39,7 +40,7 @@ const HOLD_US: u64 = 2_000;
 const WAIT: Duration = ms(300);
 const IDLE: Duration = ms(20);
 
-/// What all threads of a run share.
+/// The state that all threads of a run share.
 pub(crate) struct Run {
     pub(crate) resources: Vec<Resource>,
     pub(crate) is_over: AtomicBool,
@@ -48,7 +49,7 @@ pub(crate) struct Run {
     pub(crate) voters: Vec<AtomicU32>,
 }
 
-/// What one client saw.
+/// The results of one client.
 #[derive(Default)]
 pub(crate) struct Played {
     pub(crate) grants: Vec<Grant>,
@@ -138,13 +139,13 @@ pub(crate) fn play(me: usize, run: &Run, urls: &[String], seed: u64) -> Played {
         held: BTreeMap::new(),
         played: Played::default(),
     };
-    // The clocks begin as far apart as they may be.
+    // The clocks begin as far apart as is allowed.
     OFF.set(if me.is_multiple_of(2) { OFF_US } else { -OFF_US });
     while !run.is_over.load(Ordering::Relaxed) {
         player.begin_calls();
         player.pass();
     }
-    // The releases of leases that end here are written by the shutdown.
+    // The shutdown writes the releases of the leases that end here.
     while let Some((_, held)) = player.held.pop_first() {
         player.end(held);
     }
@@ -195,7 +196,7 @@ impl Player<'_> {
         }
     }
 
-    /// One end of what is allowed, the other, or anywhere between.
+    /// Sets the clock to either end of the allowed range, or anywhere between.
     fn set_clock(&mut self) {
         OFF.set(match self.random.random_range(0..4) {
             0 => self.random.random_range(-OFF_US..=OFF_US),
@@ -227,7 +228,8 @@ impl Player<'_> {
         let grant = Grant { key, client: self.me, fence, began, handed, deadline, over: deadline };
         self.played.ahead += u64::from(fence > lying_micros());
         self.played.overrun += u64::from(is_overrun);
-        // Most touch the resource at once. Who does not may come too late even with a live lease.
+        // Most holders touch the resource at once. A holder that does not may be too late even with
+        // a live lease.
         if self.random.random_ratio(3, 4) {
             self.run.resources[key].write(&grant);
         }
@@ -242,7 +244,8 @@ impl Player<'_> {
         self.held.insert((due, count), held);
     }
 
-    /// The last write of a holder, and its release. Who overruns does not look at the time.
+    /// The last write of a holder, and its release. A holder that overruns does not look at the
+    /// time.
     fn end(&mut self, held: Held) {
         let grant = &mut self.played.grants[held.grant];
         if held.is_overrun || held.lease.is_valid() {

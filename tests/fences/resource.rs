@@ -7,7 +7,7 @@ use redbolt::fence::Fence;
 
 use crate::judge::Grant;
 
-/// What one lock guards.
+/// The data that one lock guards.
 #[derive(Debug, Default)]
 pub(crate) struct Resource {
     gate: Fence,
@@ -16,7 +16,7 @@ pub(crate) struct Resource {
 
 #[derive(Debug, Default)]
 struct Stored {
-    /// Of the last write that was accepted.
+    /// The fence of the last write that was accepted.
     fence: u64,
     /// The latest begin of an acquisition whose holder has written.
     began: Instant,
@@ -30,13 +30,13 @@ pub(crate) struct Writes {
     pub(crate) refused: u64,
     /// Accepted after a write with a higher fence.
     pub(crate) lower: u64,
-    /// Accepted although a later holder had written: one whose call began after this lease was
-    /// handed out.
+    /// Accepted although a later holder had written. A later holder's call began after this lease
+    /// was handed out.
     pub(crate) stale: u64,
 }
 
 impl Resource {
-    /// A write of the holder of `grant`, whether its lease is over or not.
+    /// A write by the holder of `grant`, whether its lease is over or not.
     pub(crate) fn write(&self, grant: &Grant) {
         let mut stored = self.stored.lock().expect("no holder panicked");
         if self.gate.check(grant.fence).is_err() {

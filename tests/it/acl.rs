@@ -1,5 +1,5 @@
 //! The least rights: each line of `docs/security.md` suffices on its servers, and each right of it
-//! is missed when it is gone.
+//! is needed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::common::{
 
 const DOCUMENT: &str = include_str!("../../docs/security.md");
 
-/// The line below the title that says which servers it is for, as words.
+/// The words of the line below a title, which names the servers it is for.
 #[track_caller]
 fn line_of(title: &str) -> Vec<&'static str> {
     let (_, below) = DOCUMENT.split_once(&format!("\n{title}:\n")).expect("the title is there");
@@ -22,7 +22,7 @@ fn line_of(title: &str) -> Vec<&'static str> {
     line.split(' ').collect()
 }
 
-/// The line for a server with its best commands.
+/// The line for a server that runs its best commands.
 fn native_line(kind: Kind) -> Vec<&'static str> {
     line_of(match kind {
         Kind::Valkey91 => "Valkey 9.0 and later",
@@ -50,7 +50,7 @@ fn set_user(server: &RealServer, line: &[&str]) {
     assert_eq!(reply, b"+OK\r\n", "{line:?}: {}", reply.escape_ascii());
 }
 
-/// Commands that change nothing and need the rights of those that do.
+/// Commands that change nothing, and need the same rights as those that do.
 const TRIALS: [&str; 7] = [
     "SET lock:k v NX PX 0",
     "SET redbolt:since:k 1 NX PX 0",
@@ -61,7 +61,7 @@ const TRIALS: [&str; 7] = [
     "DEL redbolt:since:k",
 ];
 
-/// Which of the trials the user may not run, on each node.
+/// The trials that the user may not run, for each node.
 fn denied(client: &Client) -> Vec<String> {
     let words = |trial: &'static str| trial.split(' ').map(str::as_bytes).collect::<Vec<_>>();
     let query = TRIALS.iter().fold(Query::new(), |query, trial| query.all(&words(trial)));
@@ -75,7 +75,7 @@ fn denied(client: &Client) -> Vec<String> {
     denied.collect()
 }
 
-/// All that the rights are for, on five servers of one version.
+/// Uses every right, on five servers of one version.
 fn does_all(cluster: &Cluster) {
     let connect = || Client::connect(config(cluster)).expect("the rights suffice");
     let client = connect();
@@ -103,7 +103,7 @@ fn does_all(cluster: &Cluster) {
         let stats = server.command(&["INFO", "commandstats"]);
         String::from_utf8_lossy(&stats).contains("cmdstat_publish:")
     };
-    // The waiter looks again in a minute: within the test only a word can wake it.
+    // The waiter looks again in a minute: within the test only a message can wake it.
     let waiter = connect();
     let taken = std::thread::scope(|scope| {
         let waits =
@@ -148,14 +148,14 @@ fn the_documented_rights_suffice_for_all_that_locks_do() {
     }
 }
 
-/// What a caller, a notice or `redbolt doctor` can see of a user's rights on one server.
+/// All that a caller, a notice or `redbolt doctor` can see of a user's rights on one server.
 #[derive(Debug, PartialEq)]
 struct Seen(BTreeMap<&'static str, String>);
 
 fn see(cluster: &Cluster) -> Seen {
     let mut seen = BTreeMap::new();
     let mut say = |what, value: String| drop(seen.insert(what, value));
-    // Scripts that others have loaded would hide that this user cannot.
+    // Scripts that other clients have loaded would hide that this user cannot load any.
     cluster.node(0).command(&["SCRIPT", "FLUSH"]);
     let client = Client::open(config(cluster).node_timeout(ms(500))).expect("a client");
     let connected = client.ready(ms(1_000)).wait();
@@ -173,7 +173,7 @@ fn see(cluster: &Cluster) -> Seen {
             let extended = lease.extend(TTL).wait();
             say("extended", extended.map_or_else(|error| error.to_string(), |()| "yes".into()));
             say("released", format!("{:?}", lease.unlock().wait()));
-            // A key that is somebody else's is looked at, and let go.
+            // The client looks at a key of another client, and leaves it alone.
             cluster.node(0).command(&["SET", "lock:other", "x"]);
             say("not ours", format!("{:?}", client.unlock_token("lock:other", "y").wait()));
             cluster.node(0).command(&["DEL", "lock:other"]);
@@ -192,7 +192,7 @@ fn see(cluster: &Cluster) -> Seen {
     Seen(seen)
 }
 
-/// Whether a client that has waited for a lock in vain may leave the channel for transfers at its end.
+/// Whether a client that waited for a lock in vain may leave the channel for transfers at its end.
 fn may_leave(cluster: &Cluster) -> bool {
     let node = cluster.node(0);
     node.command(&["SET", "lock:waited", &"ab".repeat(20), "PX", "60000"]);

@@ -1,5 +1,5 @@
-//! Acquisition: a quorum of free nodes gives the lock to one client, and to nobody else; a failure
-//! says why and leaves no key.
+//! Acquisition: a quorum of free nodes gives the lock to one client only. A failure names its cause
+//! and leaves no key.
 
 use std::sync::Barrier;
 use std::thread;
@@ -24,7 +24,7 @@ fn a_lock_stores_the_same_token_on_every_node_with_its_ttl() {
     assert_eq!(token.len(), 40);
     assert!(token.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')));
     assert_eq!(lease.key(), b"k");
-    // The third node may still be writing it when the first two have decided.
+    // The third node may still be writing the key when the first two have decided.
     assert!(eventually(PATIENCE, || cluster.holders("k") == 3));
     assert_eq!(cluster.values("k"), vec![Some(token); 3]);
     let ttl_ms = i64::try_from(TTL.as_millis()).unwrap();
@@ -58,7 +58,7 @@ fn a_held_key_is_reported_as_taken_with_every_node_that_holds_it() {
     assert!(lease.is_valid());
 }
 
-/// The holder itself is no exception: a client's second lease of one key is refused like anybody's.
+/// The holder is no exception: the nodes refuse a client's second lease of one key like any other.
 #[test]
 fn a_client_cannot_take_a_lock_that_it_holds() {
     let Some(cluster) = Cluster::mixed(3) else { return };
@@ -77,8 +77,8 @@ fn an_unlocked_key_can_be_locked_again_at_once() {
     let mut last = None;
     for _ in 0..100 {
         for client in [&mut one, &mut other] {
-            // The other client's release may still be on its way to a node that was not needed for
-            // its quorum: three of five are enough all the same.
+            // The other client's release may still be on its way to a node that its quorum did not
+            // need. Three nodes of five are enough all the same.
             let lease = client.try_lock("k", TTL).wait().unwrap();
             assert_ne!(
                 last.replace(lease.token().unwrap()),
@@ -141,8 +141,8 @@ fn of_any_number_of_contenders_at_most_one_wins() {
     }));
 }
 
-/// Every mask of foreign keys on one to five nodes: the free nodes decide, and a failure takes its
-/// own keys back.
+/// Every mask of foreign keys on one to five nodes: the free nodes decide, and a failed attempt
+/// takes its own keys back.
 #[test]
 fn a_lock_is_won_exactly_where_a_quorum_of_nodes_is_free() {
     let Some(cluster) = Cluster::mixed(5) else { return };
@@ -175,7 +175,7 @@ fn a_lock_is_won_exactly_where_a_quorum_of_nodes_is_free() {
     }
 }
 
-/// One vote fewer than needed fails, as many as needed succeed: 1, 2, 2, 3, 3, 4, 4 of 1 to 7.
+/// One vote fewer than the quorum fails, as many succeed: 1, 2, 2, 3, 3, 4, 4 of 1 to 7 nodes.
 #[test]
 fn the_quorum_of_one_to_seven_nodes_is_more_than_half() {
     let Some(cluster) = Cluster::mixed(7) else { return };
@@ -202,7 +202,8 @@ fn the_quorum_of_one_to_seven_nodes_is_more_than_half() {
     }
 }
 
-/// Two of two are needed, so one denial is the end: nobody waits for `node_timeout`.
+/// The quorum is two of two, so one denial ends the attempt: the client does not wait for
+/// `node_timeout`.
 #[test]
 fn an_even_split_ends_at_once() {
     let Some(cluster) = Cluster::mixed(4) else { return };
@@ -274,8 +275,8 @@ fn keys_and_ttls_out_of_range_are_refused_and_nothing_is_written() {
     assert_eq!(lease.unlock().wait().unwrap(), Unlocked::Released);
 }
 
-/// Four milliseconds less three of drift leave one, so it may be over before the call is; what
-/// counts is that a lease is never handed out late and that nothing stays.
+/// Four milliseconds less three of drift leave one, so the lease may be over before the call is.
+/// The client never hands out a lease late, and leaves no key.
 #[test]
 fn a_ttl_of_four_milliseconds_is_legal() {
     let Some(cluster) = Cluster::mixed(1) else { return };

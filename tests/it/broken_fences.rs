@@ -1,8 +1,8 @@
-//! Designs that look like fences and are none: for each a run of a few steps, on three real servers,
-//! that gives a later holder no higher number. With scripts that do as the client's do, the same
+//! Designs that look like fences and are none. For each, a run of a few steps on three real servers
+//! gives a later holder no higher number. With scripts that do the same as the client's, the same
 //! steps give none.
 //!
-//! `docs/fence-proof.md` tells each run; the names are the same.
+//! `docs/fence-proof.md` describes each run under the same name.
 
 use redbolt_rig::Wire;
 
@@ -21,13 +21,13 @@ struct Nodes {
     wires: Vec<Wire>,
 }
 
-/// What a node did with a number.
+/// A node's answer to a number.
 #[derive(Debug, PartialEq)]
 enum Answer {
     Accepted,
-    /// Granted, and this is the counter.
+    /// The node granted the lock, and this is its counter.
     Refused(u64),
-    /// The lock is another's.
+    /// Another client has the lock.
     No,
 }
 use Answer::{Accepted, No, Refused};
@@ -60,7 +60,7 @@ impl Nodes {
         self.wire(node).ask(&command).expect("the server answers");
     }
 
-    /// The lock of whoever held it is over, on all nodes.
+    /// The lock of any holder is over, on all nodes.
     fn expire(&mut self) {
         for wire in &mut self.wires {
             wire.ask(&["DEL", "k"]).expect("the server answers");
@@ -68,7 +68,7 @@ impl Nodes {
     }
 }
 
-/// Two clients whose clocks show the same propose the same number.
+/// Two clients propose the same number if their clocks show the same time.
 #[test]
 fn a_node_that_accepts_its_own_counter_again_gives_one_number_to_two_holders() {
     let equal_too = ACQUIRE.replace("c<tonumber", "c<=tonumber");
@@ -94,13 +94,13 @@ fn a_second_round_that_does_not_look_at_the_token_overtakes_the_next_holder() {
         nodes.expire();
         let second = [nodes.run(0, ACQUIRE, "two", 11), nodes.run(2, ACQUIRE, "two", 11)];
         assert_eq!(second, [Accepted, Accepted], "the second holder has 11");
-        // Now the first goes on with 21, above all counters that it was told.
+        // Now the first client goes on with 21, above all counters that it was told.
         let late = [nodes.run(0, script, "one", 21), nodes.run(1, script, "one", 21)];
         assert_eq!(late == [Accepted, Accepted], is_first_fenced, "{late:?}");
     }
 }
 
-/// `SET NX`, and behind it a raise that any client may do at any time.
+/// `SET NX`, and behind it a raise that any client may send at any time.
 #[test]
 fn a_lock_and_a_number_in_two_commands_can_belong_to_two_holders() {
     let raise = "if (tonumber(redis.call('get',KEYS[2]) or '0'))<tonumber(ARGV[2]) then \
@@ -115,7 +115,7 @@ fn a_lock_and_a_number_in_two_commands_can_belong_to_two_holders() {
         assert_eq!(nodes.run(node, raise, "two", 20), Accepted, "the second holder has 20");
     }
     for node in 0..2 {
-        // The first holder was stopped in between.
+        // The first holder was stopped between its two commands.
         assert_eq!(nodes.run(node, raise, "one", 21), Accepted);
         assert_eq!(nodes.run(node, RAISE, "one", 22), No, "the token is looked at");
     }
@@ -145,19 +145,19 @@ fn a_counter_that_is_lost_is_missed_without_the_restart_guard() {
     nodes.cluster.node_mut(1).kill9();
     nodes.cluster.node_mut(1).restart();
     nodes.wires[1] = nodes.cluster.node(1).connect();
-    // The next client's clock is 5 behind. Behind the guard its clock is past 30 before it asks.
+    // The next client's clock is 5 behind. With the guard, its clock is past 30 before it asks.
     let second = [nodes.run(1, ACQUIRE, "two", 25), nodes.run(2, ACQUIRE, "two", 25)];
     assert_eq!(second, [Accepted, Accepted]);
 }
 
-/// One node accepted the first number, another one the second.
+/// One node accepted the first number, another node accepted the second.
 #[test]
 fn accepts_of_two_numbers_are_no_quorum_for_either() {
     let Some(mut nodes) = Nodes::start() else { return };
     nodes.set_counter(1, 20);
     assert_eq!(nodes.run(0, ACQUIRE, "one", 10), Accepted);
     assert_eq!(nodes.run(1, ACQUIRE, "one", 10), Refused(20));
-    // The second round reaches one node only: 10 has one accept, and so has 21.
+    // The second round reaches one node only: 10 has one accept, and so does 21.
     assert_eq!(nodes.run(1, RAISE, "one", 21), Accepted);
     nodes.expire();
     let second = [nodes.run(0, ACQUIRE, "two", 15), nodes.run(2, ACQUIRE, "two", 15)];

@@ -1,13 +1,14 @@
-//! Scripts that look as if they handed a lock over: for each a run of a few steps, on real servers of
-//! every version, in which a waiter hears of a lock that the node has not taken from its holder for
-//! it. With the script of the client the same steps tell nobody.
+//! Scripts that look as if they handed a lock over. For each, a run of a few steps on real servers
+//! of every version tells a waiter of a lock that it does not have.
+//! The node has not taken that lock from its holder for the waiter. With the client's own script,
+//! the same steps send no message.
 
 use redbolt_rig::{RealServer, Wire};
 
 use super::common::{Cluster, Kind, on_each_kind};
 use super::transfers::take_turns;
 
-/// The script of the client, as [`the_script_is_the_one_that_clients_send`] shows.
+/// The client's own script, as [`the_script_is_the_one_that_clients_send`] shows.
 const TRANSFER: &str = "if redis.call('get',KEYS[1])~=ARGV[1] then return 0 end \
     redis.call('del',KEYS[1]) local s=redis.pcall('set',KEYS[1],ARGV[2],'PX',ARGV[3]) \
     if type(s)=='table' and s.ok then local n=redis.pcall('publish',ARGV[4],ARGV[5]) \
@@ -31,7 +32,7 @@ impl Node {
         assert_eq!(self.server.command(&["SET", "k", token, "PX", "60000"]), b"+OK\r\n");
     }
 
-    /// Runs the script of a holder. Returns whether the waiter heard of it.
+    /// Runs the script of a holder. Returns whether the waiter got a message.
     fn hand_over(&mut self, script: &str) -> bool {
         let command = ["EVAL", script, "1", "k", "holder's", "waiter's", "60000", "waiter", "m"];
         let answer = self.server.command(&command);
@@ -92,7 +93,7 @@ fn a_script_that_tells_before_it_writes_tells_of_a_key_that_is_gone() {
     });
 }
 
-/// The holder's lease is over, and the lock is another's.
+/// The holder's lease is over, and another client has the lock.
 #[test]
 fn a_script_that_tells_whoever_holds_the_key_gives_two_clients_one_lock() {
     const TELLS_ALWAYS: &str = "if redis.call('get',KEYS[1])==ARGV[1] then \
@@ -109,7 +110,7 @@ fn a_script_that_tells_whoever_holds_the_key_gives_two_clients_one_lock() {
 }
 
 /// The node stood still with the script unread, until the holder's key was gone and the waiter had
-/// deleted its own: what is written now is nobody's.
+/// deleted its own. A key that is written now has no owner.
 #[test]
 fn a_script_that_writes_where_the_key_is_free_gives_away_what_its_holder_has_lost() {
     let writes_free = TRANSFER.replace(

@@ -1,8 +1,9 @@
-//! No file calls back into one that called it, nor names one that names it: in each crate.
+//! In each crate, no file calls a file that calls it back, and no file names a file that names it
+//! back.
 //!
-//! A file needs another whose path it names, or one with a method that it calls: `self.method(..)`,
-//! `self.field.method(..)` or `Type::function(..)`. What a `mod.rs` lists or only passes on (`pub use`), it
-//! does not need. Tests may name what they like.
+//! A file needs another file if it names its path, or calls one of its methods: `self.method(..)`,
+//! `self.field.method(..)` or `Type::function(..)`. A `mod.rs` does not need files that it only
+//! lists or passes on (`pub use`). Tests may name any file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,8 +26,8 @@ const FIELDS: [(&str, &str); 13] = [
     ("wakes", "Wakes"),
 ];
 
-/// Each crate, with what is still a circle in it. `node`: the file of that module needs those below it,
-/// which need it. `sim::*`: its files need each other.
+/// Each crate, with its remaining circles. `node`: the file of that module needs the files below
+/// it, which need it. `sim::*`: its files need each other.
 const CRATES: [(&str, &[&str]); 6] = [
     ("src", &["driver", "engine::wait", "node", "sim::*"]),
     ("embedded/src", &[]),
@@ -36,10 +37,10 @@ const CRATES: [(&str, &[&str]); 6] = [
     ("examples/tutorial/src", &[]),
 ];
 
-/// What files name, by their modules (`engine::locks`).
+/// The names in each file, by its module (`engine::locks`).
 type Files = BTreeMap<String, Named>;
 
-/// Which other files a file needs.
+/// The other files that each file needs.
 type Edges = BTreeMap<String, BTreeSet<String>>;
 
 fn files(dir: &str) -> Files {
@@ -52,7 +53,7 @@ fn files(dir: &str) -> Files {
         .collect()
 }
 
-/// The file that a path leads to.
+/// The file to which a path leads.
 fn target<'a>(files: &'a Files, path: &[String]) -> Option<&'a str> {
     let prefixes = (0..=path.len()).rev().filter_map(|len| path.get(..len));
     let mut found = prefixes.filter_map(|prefix| files.get_key_value(&prefix.join("::")));
@@ -64,7 +65,7 @@ fn imports(files: &Files, edges: &mut Edges) {
         let depth = module.split("::").filter(|part| !part.is_empty()).count();
         for path in named.paths.iter().filter(|path| !path.is_passed_on && !path.is_test) {
             let target = target(files, &path.parts).filter(|target| target != module);
-            // Without an anchor only a module of the file's own is meant.
+            // Without an anchor the path can mean only a module of the file's own.
             let is_meant = |target: &&str| path.is_anchored || target.split("::").count() > depth;
             if let Some(target) = target.filter(is_meant) {
                 edges.entry(module.clone()).or_default().insert(target.to_owned());
@@ -91,7 +92,7 @@ fn calls(files: &Files, edges: &mut Edges) {
                 }
             };
             let callees = owner.and_then(|owner| methods.get(&(owner, method)));
-            // Two types of one name: it is not known which is called.
+            // Where two types have one name, the test cannot know which is called.
             let callee = callees.filter(|callees| callees.len() == 1).and_then(BTreeSet::first);
             if let Some(&callee) = callee.filter(|callee| **callee != module) {
                 edges.entry(module.clone()).or_default().insert(callee.to_owned());
@@ -107,7 +108,7 @@ fn edges(files: &Files) -> Edges {
     edges
 }
 
-/// The edges that are no known circle's.
+/// The edges that belong to no known circle.
 fn without(edges: &Edges, circles: &[&str]) -> Edges {
     let is_known = |from: &str, to: &str| {
         circles.iter().any(|circle| match circle.strip_suffix("::*") {

@@ -1,4 +1,4 @@
-//! The handle for many threads: what is promised of its calls, its queues and its end.
+//! The client for many threads: the promises for its calls, its queues and its end.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -14,19 +14,19 @@ use super::common::{
     given_away, ms, timed, wait_released,
 };
 
-/// Nodes in the process, and a handle to them.
+/// Nodes in the process, and a client of them.
 pub(crate) fn embedded(settings: impl FnOnce(Config) -> Config) -> (Nodes, Client) {
     let nodes = Nodes::start(3).expect("ports are free");
     let shared = Client::connect(settings(fresh_config(nodes.urls()))).expect("nodes are fit");
     (nodes, shared)
 }
 
-/// Patience for a lock that is waited for.
+/// Options with patience for a lock that another client may hold.
 pub(crate) fn patient(ttl: Duration) -> LockOptions {
     LockOptions::new(ttl).retry(Retry::every(ms(5), ms(5))).timeout(PATIENCE)
 }
 
-/// How many calls are under way, and how many keys anybody holds or wants.
+/// How many calls are under way, and how many keys the client holds or wants.
 pub(crate) fn in_use(shared: &Client) -> (usize, usize) {
     let text = format!("{shared:?}");
     let number = |name: &str| {
@@ -36,7 +36,7 @@ pub(crate) fn in_use(shared: &Client) -> (usize, usize) {
     (number("calls: "), number("keys: "))
 }
 
-/// Nothing is left of anything.
+/// Waits until the client counts nothing and the nodes have no key.
 #[track_caller]
 pub(crate) fn is_clean(nodes: &Nodes, shared: &Client) {
     assert!(eventually(PATIENCE, || in_use(shared) == (0, 0)), "{shared:?}");
@@ -101,7 +101,7 @@ fn ten_threads_of_a_hundred_increments_on_one_handle_lose_none() {
                     thread::yield_now();
                     assert!(guard.is_valid());
                     counter.store(value + 1, Ordering::Relaxed);
-                    // Some are read, some are unlocked, some are dropped.
+                    // The test reads some guards, unlocks some, and drops some.
                     if turn % 7 == 0 {
                         let _ = guard.token().unwrap();
                     }
@@ -127,7 +127,8 @@ fn commands(cluster: &Cluster) -> u64 {
     cluster.nodes().map(|node| count(node.command(&["INFO", "stats"]))).sum()
 }
 
-/// While somebody else holds the lock one of them asks for it; once it is theirs it goes round.
+/// While another client holds the lock, one of the waiters asks for it. Once a waiter has it, the
+/// lock goes round.
 #[test]
 fn a_thousand_waiters_cost_the_servers_what_one_does() {
     let Some(cluster) = Cluster::mixed(3) else { return };
@@ -149,14 +150,15 @@ fn a_thousand_waiters_cost_the_servers_what_one_does() {
         assert!(eventually(PATIENCE, || in_use(&shared).0 == 1_000));
         let (begin, before) = (redbolt::now(), commands(&cluster));
         thread::sleep(ms(1_000));
-        // Each INFO is one of three; the safety poll of one waiter asks five to ten times a second.
+        // Each INFO is one of three; the safety poll of one waiter asks five to ten times per
+        // second.
         let asked = commands(&cluster) - before;
         let seconds = begin.until(redbolt::now()).as_secs_f64();
         assert!(asked as f64 <= 3.0 + 20.0 * seconds, "{asked} commands in {seconds} s");
         let before = cluster.set_count(0);
         assert_eq!(held.unlock().wait().expect("ours"), Unlocked::Released);
         assert!(eventually(Duration::from_secs(60), || {
-            // A blocking holder reads on with its next call, and wakes whom it finds.
+            // A blocking holder reads on with its next call, and wakes the waiters that it finds.
             wait_released(&other, ms(1));
             served.load(Ordering::Relaxed) == 1_000
         }));
@@ -187,7 +189,7 @@ fn a_lease_goes_to_the_next_waiter_without_a_word_to_any_node() {
             }
             let next = waiter.join().expect("no panic").expect("its turn comes");
             assert!(next.is_valid() && next.key() == b"k");
-            // Three turns, then the others have their chance.
+            // The client hands the lock on for three turns, then others have their chance.
             assert_eq!(cluster.set_count(0) == sets, turn < 4, "turn {turn}");
             assert_eq!(cluster.values("k") == value, turn < 4, "turn {turn}");
             guard = Some(next);
@@ -196,7 +198,8 @@ fn a_lease_goes_to_the_next_waiter_without_a_word_to_any_node() {
     assert!(eventually(PATIENCE, || cluster.holders("k") == 0));
 }
 
-/// Whether the lease of `guard` goes to the next waiter, who asks for `next`, and how long it has.
+/// Whether the lease of `guard` goes to the next waiter, which asks for `next`, and how long it
+/// has.
 fn is_handed_on(
     shared: &Client,
     guard: Guard,
@@ -241,7 +244,7 @@ fn a_lease_is_handed_on_only_where_its_token_is_unknown_and_enough_of_it_is_left
         "kept alive for both"
     );
 
-    // Less than half of what a lease of its own has, or than was asked for.
+    // The lease has less than half of a lease of its own, or less than was asked for.
     let short = || shared.lock("k", patient(TTL / 4)).wait().expect("the lock is free");
     let (is_handed, remaining) = handed(short(), patient(TTL), drop);
     assert!(!is_handed && remaining > TTL / 2, "{remaining:?}");
@@ -290,7 +293,7 @@ fn a_wait_ends_at_its_own_deadline_wherever_it_stands() {
     let other = &Client::connect(fresh_config(nodes.urls())).unwrap();
     let _held = other.try_lock("elsewhere", TTL).wait().unwrap();
     thread::scope(|scope| {
-        // The first in the queue of one and the competitor for the other wait longest.
+        // The first waiter in one queue and the competitor for the other lock wait longest.
         for (key, wait) in
             [("held", 900), ("elsewhere", 900), ("held", 300), ("elsewhere", 300), ("held", 600)]
         {
@@ -301,7 +304,7 @@ fn a_wait_ends_at_its_own_deadline_wherever_it_stands() {
                 let (result, elapsed) = timed(|| shared.lock(key, acquire).wait());
                 let Err(LockError::Taken(ballot)) = result else { panic!("{key}: {result:?}") };
                 assert!(elapsed <= wait + SLACK, "{key} {wait:?}: {elapsed:?}");
-                // The competitor may know before that no further attempt is in time.
+                // The competitor may know earlier that no further attempt can be in time.
                 assert!(elapsed >= wait || key == "elsewhere", "{key} {wait:?}: {elapsed:?}");
                 assert_eq!(ballot.granted(), 0);
             });
@@ -334,7 +337,7 @@ fn a_call_beyond_the_limit_is_refused_and_does_not_block() {
             assert!(matches!(shared.adopt("k", "t", TTL).wait(), Err(ExtendError::Full)));
             assert!(matches!(shared.unlock_token("k", "t").wait(), Err(UnlockError::Full)));
         });
-        // A guard is released all the same.
+        // The client releases a guard all the same.
         let _ = guard.token().unwrap();
         assert!(matches!(guard.unlock().wait(), Err(UnlockError::Full)));
         for waiter in waiters {
@@ -377,7 +380,7 @@ fn a_hung_node_delays_no_call() {
     let shared = Client::connect(cluster.config().node_timeout(PATIENCE)).expect("servers are fit");
     drop(shared.lock("warm", TTL).wait().unwrap());
     cluster.node(2).freeze();
-    // Waiting for it once would take longer than all of them may.
+    // Waiting once for the frozen node would take longer than all rounds together may.
     ends_within(ms(7_000), || {
         for round in 0..50 {
             let mut guard = shared.lock(format!("k:{round}"), TTL).wait().expect("four of five");
@@ -454,7 +457,7 @@ fn the_thread_ends_with_the_last_handle_and_guard() {
     let guard = clone.try_lock("k", TTL).wait().unwrap();
     drop(shared);
     drop(clone);
-    // A guard keeps the thread: somebody has to release it.
+    // A guard keeps the thread alive, which has to release it.
     assert!(connected() && cluster.holders("k") == 1);
     drop(guard);
     assert!(eventually(PATIENCE, || !connected() && cluster.holders("k") == 0));

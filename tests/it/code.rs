@@ -1,5 +1,5 @@
-//! The sources of the workspace, as `syn` reads them: the paths that a file names, and the methods that
-//! it has and calls.
+//! The sources of the workspace, as `syn` reads them: the paths that a file names, and the methods
+//! that it has and calls.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use syn::visit::{self, Visit};
 use syn::{Attribute, Expr, ImplItemFn, ItemImpl, ItemMod, ItemUse, Macro, Member, Token, UseTree};
 
 pub(crate) struct Source {
-    /// From the root of the repository.
+    /// The path from the root of the repository.
     pub(crate) path: PathBuf,
     pub(crate) text: String,
 }
@@ -37,7 +37,7 @@ pub(crate) fn sources(dir: &str) -> Vec<Source> {
 }
 
 impl Source {
-    /// The modules that the file is, from below the folder `src` of its crate, the outermost first.
+    /// The modules of the file, from below the folder `src` of its crate, the outermost first.
     pub(crate) fn modules(&self) -> Vec<String> {
         let path = self.path.with_extension("");
         let names = path.iter().map(|name| name.to_string_lossy().into_owned());
@@ -54,7 +54,7 @@ impl Source {
     }
 }
 
-/// What code names that is in these modules.
+/// The names in code that belongs to these modules.
 pub(crate) fn read(modules: Vec<String>, text: &str) -> Named {
     let file = syn::parse_file(text).unwrap_or_else(|error| panic!("{modules:?}: {error}"));
     let mut reader = Reader { at: modules, ..Reader::default() };
@@ -72,15 +72,16 @@ pub(crate) struct Named {
 
 #[derive(Debug)]
 pub(crate) struct NamedPath {
-    /// As it stands there, with the braces of a `use` resolved.
+    /// The path as the file has it, with the braces of a `use` resolved.
     pub(crate) written: Vec<String>,
-    /// From the root of the crate.
+    /// The path from the root of the crate.
     pub(crate) parts: Vec<String>,
-    /// Whether it began with `crate`, `self` or `super`. Another is one only if it leads to a module.
+    /// Whether the path began with `crate`, `self` or `super`. Any other is a path of the crate
+    /// only if it leads to a module.
     pub(crate) is_anchored: bool,
-    /// By `pub use`.
+    /// Named by `pub use`.
     pub(crate) is_passed_on: bool,
-    /// In a `mod tests` of the file.
+    /// Named in a `mod tests` of the file.
     pub(crate) is_test: bool,
 }
 
@@ -97,7 +98,7 @@ pub(crate) enum Call {
 struct Reader {
     /// The modules around the code.
     at: Vec<String>,
-    /// The type of the `impl` around it.
+    /// The type of the `impl` around the code.
     owner: Option<String>,
     is_test: bool,
     named: Named,
@@ -201,7 +202,8 @@ impl<'ast> Visit<'ast> for Reader {
         self.visit_path(&called.path);
         let tokens = TokenBuffer::new2(called.tokens.clone());
         self.tokens(tokens.begin());
-        // As most of them, `assert!` and `format!` take expressions. Their paths are known by now.
+        // Most macros, like `assert!` and `format!`, take expressions. The reader knows their paths
+        // by now.
         let arguments = called.parse_body_with(Punctuated::<Expr, Token![,]>::parse_terminated);
         for argument in arguments.iter().flatten() {
             self.visit_expr(argument);
@@ -243,7 +245,7 @@ fn is_self(expr: &Expr) -> bool {
     matches!(expr, Expr::Path(path) if path.path.is_ident("self"))
 }
 
-/// `self`, or a field of a field of it.
+/// `self`, or a field of it at any depth.
 fn of_self(expr: &Expr) -> bool {
     is_self(expr) || matches!(expr, Expr::Field(field) if of_self(&field.base))
 }

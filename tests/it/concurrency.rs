@@ -13,7 +13,8 @@ use redbolt::{Client, Config, LockError, RestartGuard, Retry};
 
 use super::common::{Clients as _, Cluster, PATIENCE, StopAtEnd, TTL, eventually, ms};
 
-/// The proof by arithmetic: read, wait a little, write. Any overlap loses an increment.
+/// The proof by arithmetic: each thread reads, waits a little, and writes. Any overlap loses an
+/// increment.
 fn increments(cluster: &Cluster, threads: u64, each: u64) {
     let counter = AtomicU64::new(0);
     let lost = AtomicU64::new(0);
@@ -57,10 +58,11 @@ fn increments_on_three_nodes_and_on_one_lose_none() {
     increments(&cluster, 5, 60);
 }
 
-/// When somebody held the lock: from the call's return to the deadline or the release.
+/// The times for which a client held the lock: from the call's return to the deadline or the
+/// release.
 type Tenures = Mutex<Vec<(Instant, Instant)>>;
 
-/// Takes the lock again and again, and keeps it for a moment, or for good every now and then.
+/// Takes the lock again and again, and keeps it for a moment, or now and then until its end.
 fn take_turns(config: Config, ttl: Duration, is_over: &AtomicBool, tenures: &Tenures) {
     let client = Client::open(config).expect("a client");
     let mut turn = 0_u32;
@@ -73,7 +75,7 @@ fn take_turns(config: Config, ttl: Duration, is_over: &AtomicBool, tenures: &Ten
             tenures.lock().expect("no panic").push((begin, end));
         }
         turn += 1;
-        // Some are unlocked, some dropped; a result may be unknown where nodes hang.
+        // The thread unlocks some leases and drops some; a result may be unknown where nodes hang.
         if !turn.is_multiple_of(3) {
             let _ = lease.unlock().wait();
         }
@@ -118,7 +120,7 @@ fn the_lock_has_one_holder_while_nodes_hang_and_connections_break() {
     check_one_at_a_time(tenures);
 }
 
-/// Nodes come back empty. What keeps a second holder out is that they do not vote for a while.
+/// Nodes come back empty. A second holder is kept out because they do not vote for a while.
 #[test]
 fn the_lock_has_one_holder_while_nodes_restart_empty() {
     let Some(mut cluster) = Cluster::mixed(3) else { return };
@@ -161,7 +163,7 @@ fn hundreds_of_operations_in_flight_end_once_each() {
     }));
     let mut tokens = HashSet::new();
     for round in 0..10 {
-        // Every key twice: one wins, the other is told that it is taken.
+        // Every key is asked for twice: one operation wins, the other learns that the key is taken.
         let mut open: HashSet<_> =
             (0..400).map(|index| driver.try_lock(format!("{}", index / 2), TTL).unwrap()).collect();
         assert_eq!(open.len(), 400);

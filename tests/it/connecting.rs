@@ -1,5 +1,5 @@
-//! Connecting: a client is ready when a quorum is, waits for nobody else for long, and speaks to
-//! old servers as to new ones.
+//! Connecting: a client is ready when a quorum of nodes is, and waits only briefly for the others.
+//! It speaks to old servers as well as to new ones.
 
 use std::net::TcpListener;
 use std::time::Duration;
@@ -24,7 +24,7 @@ fn connecting_waits_for_a_hanging_minority_no_longer_than_the_node_timeout() {
     let config = cluster.config().node_timeout(node_timeout);
     let client = ends_within(node_timeout, || Client::connect(config)).unwrap();
     cycle(&client, "k");
-    // They are welcome as soon as they answer.
+    // The frozen nodes may vote as soon as they answer.
     cluster.node(1).thaw();
     cluster.node(4).thaw();
     assert!(eventually(PATIENCE, || {
@@ -37,7 +37,7 @@ fn connecting_waits_for_a_hanging_minority_no_longer_than_the_node_timeout() {
 fn connecting_ends_at_the_connect_timeout_when_a_majority_hangs() {
     let Some(cluster) = Cluster::mixed(3) else { return };
     cluster.node(0).freeze();
-    // Its port takes connections, and nobody ever reads there.
+    // This port takes connections, but its owner never reads.
     let mute = TcpListener::bind("127.0.0.1:0").unwrap();
     let mute = format!("redis://{}", mute.local_addr().unwrap());
     let urls = vec![cluster.urls()[0].clone(), mute, cluster.urls()[2].clone()];
@@ -76,7 +76,7 @@ fn a_lock_on_nodes_that_hang_in_the_greeting_ends_at_the_connect_timeout() {
     assert!(eventually(PATIENCE, || client.try_lock("k", TTL).wait().is_ok()));
 }
 
-/// Later than that it is of no use to anybody.
+/// An extension is of no use after the end of its lease.
 #[test]
 fn an_extension_on_nodes_that_hang_in_the_greeting_ends_by_the_end_of_its_lease() {
     let Some(cluster) = Cluster::mixed(3) else { return };
@@ -99,8 +99,8 @@ fn an_unlock_on_nodes_that_hang_in_the_greeting_ends_in_its_time_and_is_paid_lat
     assert!(eventually(PATIENCE, || client.try_lock("k", TTL).wait().is_ok()));
 }
 
-/// `rename-command HELLO ""`: no RESP3 then, and the login and the database go by commands of
-/// their own.
+/// `rename-command HELLO ""`: then there is no RESP3, and the client logs in and selects the
+/// database by separate commands.
 #[test]
 fn a_server_without_hello_is_spoken_to_in_resp2() {
     for kind in available_kinds() {
@@ -149,7 +149,7 @@ fn a_server_without_info_or_scripts_is_treated_as_one_that_denies_them() {
     }
 }
 
-/// The caller's own loop, its own tokens, and two drivers in it.
+/// The caller has its own loop and its own tokens, and two drivers in it.
 #[test]
 fn drivers_share_a_loop_that_is_somebody_elses() {
     let Some(cluster) = Cluster::mixed(3) else { return };

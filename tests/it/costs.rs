@@ -1,7 +1,8 @@
-//! What a call of the client costs: threads, wake-ups, writes; and what may hold it up.
+//! The costs of the client's calls: threads, wake-ups and writes, and the events that may hold a
+//! call up.
 //!
-//! What is counted is counted in a process of its own ([`counted`] runs in it), under strace; the
-//! nodes stay here. Two runs of different length are compared: what grows is the calls' own.
+//! A process of its own makes the counted calls ([`counted`] runs in it), under strace; the nodes
+//! stay here. The test compares two runs of different length: the difference belongs to the calls.
 
 use std::collections::HashMap;
 use std::fs;
@@ -20,12 +21,13 @@ use redbolt_embedded::Nodes;
 use super::client::{embedded, in_use, is_clean, patient};
 use super::common::{PATIENCE, TTL, ends_within, eventually, fresh_config, ms, own_test, skip};
 
-/// What the counted process does, by these variables.
+/// The variables that tell the counted process what to do.
 const MODE: &str = "REDBOLT_COUNTED";
 const NODES: &str = "REDBOLT_COUNTED_NODES";
 const NODE_COUNT: usize = 3;
 
-/// System calls of so many rounds in the mode, by the name that `named` gives to a line of strace.
+/// System calls of this many rounds in the mode, by the name that `named` gives to a line of
+/// strace.
 fn system_calls(
     mode: &str,
     rounds: usize,
@@ -55,12 +57,13 @@ fn system_calls(
     Some(counts)
 }
 
-/// As [`system_calls`], for one round: the difference of two lengths.
+/// Like [`system_calls`], but for one round: the difference of two lengths.
 fn calls_a_round(
     mode: &str,
     named: fn(&str) -> Option<&'static str>,
 ) -> Option<HashMap<&'static str, f64>> {
-    // So short that what it spares by chance, all of its calls, is no twentieth of the long one.
+    // So short that all of its calls, which it may spare by chance, are less than a twentieth of
+    // the long run.
     const SHORT: usize = 10;
     const LONG: usize = 250;
     let before = system_calls(mode, SHORT, named)?;
@@ -92,7 +95,7 @@ fn counted() {
         }
         "burst" => (0..rounds).for_each(|round| burst(&shared, round)),
         "threads" => {
-            // The handle is here; so are the test's thread and that of the harness.
+            // The client's thread is here; so are the threads of the test and of the harness.
             let before = thread_count();
             let clones: Vec<_> = (0..100).map(|_| shared.clone()).collect();
             for (index, clone) in clones.iter().enumerate() {
@@ -110,7 +113,7 @@ fn thread_count() -> usize {
     fs::read_dir("/proc/self/task").expect("Linux").count()
 }
 
-/// Wakes nobody, and holds up whoever calls it until it is opened.
+/// Wakes no task, and holds up the thread that calls it until it is opened.
 #[derive(Default)]
 struct Barrier {
     has_come: AtomicBool,
@@ -134,30 +137,30 @@ impl Wake for Barrier {
     }
 }
 
-/// What [`held_up`] says of each lock that it took in vain.
+/// The line that [`held_up`] writes for each lock that it took in vain.
 const AGAIN: &str = "held up again";
 
 type Locking<'shared> = Pin<Box<dyn Future<Output = Result<Guard, LockError>> + Send + 'shared>>;
 
-/// The I/O thread is inside of a foreign waker until the barrier is opened.
+/// The I/O thread is inside a foreign waker until the barrier is opened.
 fn held_up<'shared>(shared: &'shared Client, key: &str) -> (Locking<'shared>, Arc<Barrier>) {
     for attempt in 0.. {
         let barrier = Arc::new(Barrier::default());
         let waker = Waker::from(Arc::clone(&barrier));
         let key = format!("{key}:{attempt}");
         let mut future: Locking<'_> = Box::pin(async move { shared.try_lock(key, TTL).await });
-        // Where this thread was kept from running, the lock is there before anybody waits for it.
+        // If this thread was kept from running, the lock is there before the future waits for it.
         if future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
             assert!(eventually(PATIENCE, || barrier.has_come.load(Ordering::Acquire)));
             return (future, barrier);
         }
-        // Past what captures a test's output: it is counted.
+        // This goes past the capture of a test's output, because the test counts it.
         std::io::stderr().write_all(AGAIN.as_bytes()).expect("a standard error");
     }
     unreachable!("it tries for ever");
 }
 
-/// Sixteen calls and the drops of their guards, each while the I/O thread is elsewhere.
+/// Sixteen calls and the drops of their guards, each while the I/O thread is busy elsewhere.
 fn burst(shared: &Client, round: usize) {
     let (first, barrier) = held_up(shared, &format!("first:{round}"));
     let mut futures: Vec<Locking<'_>> = (0..16)
@@ -224,14 +227,14 @@ fn is_shown(
 
 #[test]
 fn an_uncontended_call_of_a_thread_that_blocks_wakes_no_other_thread() {
-    // Two calls a round. The I/O thread reads the answers that come behind the quorum's, and now and
-    // then it is still at that when the next call begins.
+    // A round has two calls. The I/O thread reads the answers that come behind the quorum's. Now
+    // and then it is still reading when the next call begins.
     is_shown("park", hand_over, |of| of("eventfd") <= 0.5 && of("futex") <= 2.0);
 }
 
 #[test]
 fn a_handle_that_spins_sleeps_nowhere() {
-    // The eventfd tells the I/O thread of the call; it is awake all the time.
+    // The eventfd tells the I/O thread of the call; that thread is awake all the time.
     is_shown("spin", hand_over, |of| of("futex") <= 0.2 && of("eventfd") <= 2.1);
 }
 
@@ -244,9 +247,10 @@ fn calls_that_come_together_go_out_with_one_write_a_node() {
             (line.contains("sendto(") || line.contains("writev(")).then_some("send")
         }
     };
-    // The first call's SET, sixteen SETs at once, the first one's release and the last call's SET,
-    // sixteen releases at once with the last one's: each one write, or two; for 36 commands a node.
-    // A lock that was taken in vain is a SET and a release more.
+    // The first call's SET; sixteen SETs at once; the first call's release and the last call's SET;
+    // sixteen releases at once with the last one's.
+    // Each takes one or two writes, for 36 commands per node. A lock that was taken in vain adds a
+    // SET and a release.
     is_shown("burst", sends, |of| {
         (3.0..=6.5 + 2.0 * of("again")).contains(&(of("send") / NODE_COUNT as f64))
     });
@@ -257,7 +261,8 @@ fn all_clones_share_one_thread_that_ends_with_the_last() {
     let _ = system_calls("threads", 0, |_| None);
 }
 
-/// The table's lock is held across nothing of others': their code may use the handle itself.
+/// The client does not hold the table's lock while it runs the caller's code, which may use the
+/// client itself.
 #[test]
 fn wakers_may_use_the_handle_when_they_run_and_when_they_are_dropped() {
     struct Curious(Client);
@@ -274,12 +279,12 @@ fn wakers_may_use_the_handle_when_they_run_and_when_they_are_dropped() {
     let (nodes, shared) = embedded(|config| config);
     let is_over = Arc::new(AtomicBool::new(false));
     let (handle, flag) = (shared.clone(), Arc::clone(&is_over));
-    // A thread of its own: a deadlock must end the test.
+    // A thread of its own, because a deadlock must end the test.
     thread::spawn(move || {
         for round in 0..200_u32 {
             let guard = (round % 2 == 0).then(|| handle.lock("k", patient(TTL)).wait().unwrap());
             let mut future: Locking<'_> = Box::pin(handle.lock("k", patient(TTL)));
-            // Each poll replaces, and so drops, the waker of the one before.
+            // Each poll replaces, and so drops, the waker of the poll before.
             for _ in 0..round % 5 {
                 let waker = Waker::from(Arc::new(Curious(handle.clone())));
                 if future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready() {
@@ -332,7 +337,7 @@ fn a_shutdown_ends_by_its_limit_and_says_what_is_still_owed() {
     drop(guard);
     let owed = ends_within(ms(300), || shared.shutdown(ms(300)).wait());
     assert!(owed > 0, "no node has answered");
-    // It was sent all the same.
+    // The client sent the release all the same.
     (0..3).for_each(|node| nodes.resume(node).unwrap());
     assert!(eventually(PATIENCE, || (0..3).all(|node| nodes.key_count(node).unwrap() == 0)));
 }

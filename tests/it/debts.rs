@@ -1,5 +1,5 @@
-//! A server that stands still while a client goes on: what it is owed is bounded, and paid when it
-//! comes back, without harm to others' keys and without delay for the other servers' locks.
+//! A server stands still while a client goes on. The client's debts to it are bounded, and paid
+//! when it comes back. They harm no other client's keys, and delay no lock at the other servers.
 
 use std::time::Duration;
 
@@ -14,22 +14,23 @@ use super::common::{Cluster, FOREIGN, Kind, PATIENCE, RealServer, eventually, fr
 
 /// Debts that a node may have.
 const DEBTS_MAX: usize = 65_536;
-/// Answers that may be awaited from a node: so many releases go to the socket before any is a debt.
+/// Answers that a client may await from a node: so many releases go to the socket before any is a
+/// debt.
 const PENDING_MAX: usize = 32_768;
-/// Locks that are released beyond all that.
+/// Locks that are released beyond both bounds.
 const BEYOND: usize = 6_000;
 const LOCKS: usize = PENDING_MAX + DEBTS_MAX + BEYOND;
-/// Of the locks that are released first, so that the test sees their keys end.
+/// The TTL of the locks that are released first, so that the test sees their keys end.
 const TTL_SHORT: Duration = Duration::from_secs(25);
-/// Of all others, which must not end during the test.
+/// The TTL of all other locks, which must not end during the test.
 const TTL_LONG: Duration = Duration::from_secs(30);
-/// Keys among them that somebody else has taken over on the frozen node.
+/// How many of the keys another client has taken over on the frozen node.
 const FOREIGN_KEYS: usize = 500;
 /// A busy machine may keep the servers from answering a whole batch for seconds.
 const NODE_TIMEOUT: Duration = Duration::from_secs(3);
 /// Operations under way at once.
 const BATCH: usize = 1_000;
-/// What a batch of releases beyond the bound may leave allocated.
+/// The most bytes that a batch of releases beyond the bound may leave allocated.
 const GROWTH_MAX: i64 = 256 << 10;
 
 struct Loop {
@@ -97,7 +98,7 @@ impl Loop {
         }
     }
 
-    /// How the node is that stands still.
+    /// The health of the node that stands still.
     fn frozen(&self) -> NodeHealth {
         self.driver.nodes().swap_remove(2)
     }
@@ -140,7 +141,7 @@ fn a_frozen_server_is_owed_no_more_than_the_bound_and_paid_when_it_thaws() {
     }
 
     frozen.freeze();
-    // It owes an answer, and for long enough.
+    // The node owes an answer, and has owed it for long enough.
     let probe = run.lock_all([usize::MAX].into_iter(), TTL_LONG);
     assert!(eventually(PATIENCE, || {
         run.pass();
@@ -159,7 +160,7 @@ fn a_frozen_server_is_owed_no_more_than_the_bound_and_paid_when_it_thaws() {
     frozen.thaw();
     let mut during = 0;
     while run.frozen().debts > 0 {
-        // Each is won at its one attempt, whatever the third node has to do.
+        // The client wins each lock at its one attempt, whatever the third node has to do.
         let mut lease = run.lock_all([usize::MAX - 1 - during].into_iter(), TTL_LONG);
         run.unlock_all(&mut lease, 1);
         during += 1;

@@ -1,4 +1,5 @@
-//! A process that runs out of file descriptors: what fails meanwhile works again once there are some.
+//! A process runs out of file descriptors: calls that fail meanwhile work again once there are
+//! some.
 
 use std::fs::File;
 
@@ -8,7 +9,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::common::{PATIENCE, TTL, eventually, fresh_config, ms, own_test};
 
-/// The limit is the whole process's, so the test runs in one of its own.
+/// The limit is for the whole process, so the test runs in a process of its own.
 const ALONE: &str = "REDBOLT_FEW_DESCRIPTORS";
 
 #[test]
@@ -30,7 +31,8 @@ fn a_name_is_looked_up_again_after_descriptors_had_run_out() {
     };
     nodes.kill(0).expect("it runs");
     cause_is(&client, Cause::ConnectionRefused);
-    // With the address that does not serve forgotten, the name is asked for again: in vain.
+    // The client has forgotten the address that does not serve, so it looks the name up again, in
+    // vain.
     let all: Vec<_> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
     cause_is(&client, Cause::Network);
     drop(all);

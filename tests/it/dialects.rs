@@ -1,5 +1,5 @@
-//! Dialects: each server version is spoken to in its own commands, falls back where one is denied,
-//! and may stand beside any other version.
+//! Dialects: the client speaks to each server version in its own commands, falls back where one is
+//! denied, and may use any mixture of versions.
 
 use redbolt::inspect::NodeState;
 use redbolt::{Cause, Client, Unlocked};
@@ -9,7 +9,7 @@ use super::common::{
     fresh_config, ms, no_quorum, taken, wait_released,
 };
 
-/// One life of a lock on all nodes: nobody else gets it, and nothing stays behind.
+/// One life of a lock on all nodes: no other client gets it, and no key stays behind.
 fn full_cycle(client: &Client, cluster: &Cluster, key: &str) {
     let mut lease = client.try_lock(key, TTL / 2).wait().expect("the lock is free");
     assert!(eventually(PATIENCE, || cluster.holders(key) == cluster.len()));
@@ -84,7 +84,8 @@ fn five_servers_of_five_versions_lock_each_in_its_own_way() {
     assert_eq!(dialects.len(), 4, "{dialects:?}");
 }
 
-/// Before every step, on every server: what was loaded at the greeting is gone.
+/// Before every step, on every server, the test flushes the scripts that were loaded at the
+/// greeting.
 #[test]
 fn flushed_scripts_are_no_obstacle() {
     let Some(cluster) = Cluster::mixed(5) else { return };
@@ -101,7 +102,7 @@ fn flushed_scripts_are_no_obstacle() {
             assert_eq!(lease.unlock().wait().unwrap(), Unlocked::Released);
             assert!(!node.exists("k"));
         }
-        // A script that is gone costs one EVAL, and then it is there again.
+        // A script that is gone costs one EVAL, and then the server has it again.
         node.command(&["CONFIG", "RESETSTAT"]);
         for _ in 0..10 {
             let lease = client.try_lock("k", TTL).wait().unwrap();
@@ -110,7 +111,7 @@ fn flushed_scripts_are_no_obstacle() {
         let stats = String::from_utf8(node.command(&["INFO", "commandstats"])).unwrap();
         assert!(!stats.contains("cmdstat_eval:"), "{stats}");
 
-        // Nobody is there to read NOSCRIPT: a client's last releases do not depend on scripts.
+        // No client is left to read NOSCRIPT, so a client's last releases do not depend on scripts.
         let client = Client::connect(config()).unwrap();
         drop(client.try_lock("k", TTL).wait().unwrap());
         flush();
@@ -124,7 +125,8 @@ fn restrict(node: &RealServer, rules: &[&str]) {
     assert_eq!(node.command(&command), b"+OK\r\n", "{rules:?}");
 }
 
-/// Each step of the ladder down, on each version, before the client comes and under its feet.
+/// Each step down the ladder, on each version: denied before the client connects, and while it
+/// runs.
 #[test]
 fn a_denied_command_leads_to_the_next_way_of_doing_it() {
     for kind in available_kinds() {
@@ -149,7 +151,7 @@ fn a_denied_command_leads_to_the_next_way_of_doing_it() {
     }
 }
 
-/// NOPERM may be about the key and not about the command: then no other command would do.
+/// NOPERM may be about the key and not about the command: then no other command would help.
 #[test]
 fn a_key_that_the_user_may_not_touch_costs_the_nodes_nothing() {
     let Some(cluster) = Cluster::mixed(5) else { return };

@@ -1,4 +1,4 @@
-//! Drops: whatever is let go of is released, by whoever still can, and nothing is left behind.
+//! Drops: every dropped value is released, by its client or its driver, and leaves no key.
 
 use std::thread;
 use std::time::Duration;
@@ -27,7 +27,7 @@ fn a_dropped_lease_is_released_by_the_drop_of_its_client() {
     }
 }
 
-/// A lease that outlives its client is on its own: its TTL ends it, and its handle stays sound.
+/// A lease outlives its client: its TTL ends it, and the guard stays sound.
 #[test]
 fn a_lease_that_outlives_its_client_ends_with_its_ttl() {
     let Some(cluster) = Cluster::mixed(3) else { return };
@@ -127,7 +127,7 @@ fn a_client_dropped_right_after_a_failed_attempt_leaves_no_key() {
     }
 }
 
-/// The scripts are gone by then: the release must not be one that needs a second step.
+/// The scripts are gone by then, so the release must not need a second step.
 #[test]
 fn a_client_dropped_right_after_its_lease_leaves_no_key_on_servers_without_scripts() {
     let Some(cluster) = Cluster::mixed(5) else { return };
@@ -138,7 +138,7 @@ fn a_client_dropped_right_after_its_lease_leaves_no_key_on_servers_without_scrip
             node.command(&["SCRIPT", "FLUSH"]);
             if drops_first {
                 drop(lease);
-                // This call sends the release by EVALSHA, and nobody waits for its answer.
+                // This call sends the release by EVALSHA, and no client waits for its answer.
                 drop(client.try_lock("another", TTL).wait().unwrap());
                 node.command(&["SCRIPT", "FLUSH"]);
             } else {
@@ -150,7 +150,7 @@ fn a_client_dropped_right_after_its_lease_leaves_no_key_on_servers_without_scrip
     }
 }
 
-/// A hanging minority must not hold up whoever lets a client go, nor keep a key for long.
+/// A hanging minority must not hold up the thread that drops a client, nor keep a key for long.
 #[test]
 fn a_client_dropped_while_nodes_hang_ends_in_its_time_and_leaves_no_key_after_the_thaw() {
     let Some(cluster) = Cluster::mixed(5) else { return };
@@ -177,7 +177,8 @@ fn a_client_dropped_while_nodes_hang_ends_in_its_time_and_leaves_no_key_after_th
     }
 }
 
-/// Thousands of leases come and go; a handle is never confused with one that had its place before.
+/// Thousands of leases come and go; the client never confuses a lease with one that had its place
+/// before.
 #[test]
 fn leases_come_and_go_in_any_order_without_being_confused() {
     let Some(cluster) = Cluster::mixed(3) else { return };
@@ -213,7 +214,8 @@ fn leases_come_and_go_in_any_order_without_being_confused() {
     assert!(cluster.nodes().all(|node| node.command(&["DBSIZE"]) == b":0\r\n"));
 }
 
-/// More than any buffer takes at once: what does not go out at once is owed and paid.
+/// The releases exceed every buffer: the driver owes those that cannot go out at once, and pays
+/// them.
 #[test]
 fn tens_of_thousands_of_leases_dropped_at_once_are_all_released() {
     let Some(cluster) = Cluster::mixed(3) else { return };
@@ -238,7 +240,7 @@ fn tens_of_thousands_of_leases_dropped_at_once_are_all_released() {
     }
     assert_eq!(leases.len(), 30_000);
     drop(leases);
-    // A lock asked for meanwhile gets its turn.
+    // A lock that is asked for meanwhile gets its turn.
     let retry = Retry::every(ms(5), ms(5)).timeout(PATIENCE);
     driver.lock("meanwhile", LockOptions::new(TTL).retry(retry)).unwrap();
     assert!(eventually(PATIENCE, || {
@@ -293,7 +295,7 @@ fn a_driver_that_ends_in_a_foreign_loop_sleeps_until_its_nodes_have_answered() {
     assert!(elapsed >= limit, "it is waited for: {elapsed:?}");
     assert!(spent < limit / 4, "busy for {spent:?} of {elapsed:?}");
     assert!(!cluster.node(1).exists("a") && !cluster.node(2).exists("a"));
-    // It wakes up as soon as the node does, and is done when that has answered.
+    // The call wakes up as soon as the node does, and ends when the node has answered.
     let thaw = thread::scope(|scope| {
         scope.spawn(|| {
             thread::sleep(ms(100));

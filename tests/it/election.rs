@@ -1,4 +1,4 @@
-//! Elections: who leads is a lock, and what it is called stands beside that lock.
+//! Elections: the leader is the holder of a lock, and its name stands beside that lock.
 
 use std::collections::BTreeSet;
 use std::sync::mpsc;
@@ -56,7 +56,7 @@ fn everybody_can_read_who_leads_and_since_when() {
         assert_eq!((name.pid, Some(name.client)), (Some(std::process::id()), leader.client));
         assert!(name.host.is_some() && leader.ends_in.unwrap() <= TTL, "{leader:?}");
         assert_eq!(Some(leader.token.clone()), term.token());
-        // A claim has whole milliseconds.
+        // A claim's time has whole milliseconds.
         let since = leader.since.expect("it has a clock");
         assert!(since + ms(1) > before && since <= wall(), "{leader:?}");
         assert!(!format!("{leader:?}").contains(&term.token().unwrap().to_string()));
@@ -84,7 +84,8 @@ fn a_leader_that_resigns_is_followed_by_the_next_candidate() {
         term.unlock().wait().unwrap();
         let next = next.join().unwrap().unwrap();
         assert!(next.is_valid());
-        // The name of the one before is disbelieved from the first moment on.
+        // From the first moment of the new term, clients no longer believe the name of the leader
+        // before.
         let named = || program(&first.leader("jobs").wait().unwrap()).map(str::to_owned);
         assert_ne!(named().as_deref(), Some("first"));
         assert!(eventually(PATIENCE, || named().as_deref() == Some("second")));
@@ -111,13 +112,14 @@ fn a_name_is_believed_only_with_the_token_of_the_lock() {
     let seen = leader(other.leader("jobs").wait().unwrap());
     assert_eq!((seen.name, seen.since), (None, None));
     assert_eq!(Some(seen.token), term.token());
-    // Of those with the token that which most nodes have: here one of five was forged.
+    // Of the claims with the token, the observer believes the one that most nodes have: here one of
+    // five is forged.
     let claim = |text: &str| format!("7 redbolt:1:{id}:h:1:{text} {}", term.token().unwrap());
     for (node, text) in cluster.nodes().zip(["forged", "true", "true", "true", "true"]) {
         assert_eq!(node.command(&["SET", CLAIM, &claim(text), "PX", "60000"]), b"+OK\r\n");
     }
     assert_eq!(program(&other.leader("jobs").wait().unwrap()), Some("true"));
-    // Without the lock it says nothing.
+    // Without the lock, the claim says nothing.
     drop(term);
     wait_released(&candidate, PATIENCE);
     assert!(cluster.holders(CLAIM) > 0, "what others wrote is not deleted");
@@ -130,10 +132,10 @@ fn the_name_is_renewed_with_the_term_and_ends_with_it() {
     let shared = Client::connect(named(&cluster, "steady")).unwrap();
     let ttl = ms(600);
     let term = shared.campaign("jobs", ttl).wait().unwrap();
-    // It is written behind the answers by which the term was won.
+    // The client writes the claim behind the answers by which it won the term.
     assert!(eventually(PATIENCE, || cluster.holders(CLAIM) == 3));
     let first = cluster.values(CLAIM);
-    // Three extensions later no key would be there that had not been renewed.
+    // After three extensions, a key that had not been renewed would be gone.
     let end = redbolt::now() + ttl * 2;
     while redbolt::now() < end {
         assert!(cluster.nodes().all(|node| node.pttl(CLAIM) <= 600));
@@ -141,7 +143,7 @@ fn the_name_is_renewed_with_the_term_and_ends_with_it() {
     }
     assert!(term.is_valid());
     assert_eq!(cluster.values(CLAIM), first, "the term is the same");
-    // Given away, it is nobody's to renew.
+    // The client does not renew the claim of a lock that was given away.
     given_away(term);
     assert!(eventually(PATIENCE, || cluster.holders(CLAIM) == 0));
 }
@@ -187,7 +189,8 @@ fn each_term_has_a_token_of_its_own_also_inside_one_process() {
             .map(|_| {
                 scope.spawn(|| {
                     let term = shared.campaign("jobs", LockOptions::new(TTL)).wait().unwrap();
-                    // What the nodes hold; asking the guard for it would keep it from going on.
+                    // The test reads the token from the nodes; asking the guard for it would keep
+                    // the lock from going on.
                     let token = leader(shared.leader("jobs").wait().unwrap()).token;
                     term.unlock().wait().unwrap();
                     token.to_string()
@@ -218,7 +221,7 @@ fn an_observer_is_told_each_change_and_nothing_else() {
     };
     let mut blocking = client.observe("jobs", ms(5));
     let mut changes = |wanted: Option<&str>| {
-        // A leader is told first without its name where its name is not there yet.
+        // An observer first reports a leader without its name where the name is not there yet.
         let is_wanted = |led: &Led| program(led) == wanted;
         while !is_wanted(&news.recv_timeout(PATIENCE).expect("news")) {}
         while !is_wanted(&blocking.next_change().wait_for(PATIENCE).expect("news").unwrap()) {}
@@ -236,7 +239,7 @@ fn an_observer_is_told_each_change_and_nothing_else() {
         wait_released(&candidate, PATIENCE);
         changes(None);
     }
-    // A look that is still to come does not keep the handle from ending.
+    // A look that is still to come does not keep the client from ending.
     let mut late = observer.observe("jobs", Duration::from_secs(3_600));
     smol::block_on(late.next_change()).unwrap();
     let dropped =

@@ -1,5 +1,5 @@
-//! Ends: whatever ends, at whatever stage its locks are, leaves no key behind that nobody holds, and
-//! says how many releases the nodes owe it an answer to.
+//! Ends: a client or driver that ends, at whatever stage its locks are, leaves no key without a
+//! holder. It reports how many releases the nodes owe it an answer to.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,7 +15,7 @@ use super::common::{
     Cluster, PATIENCE, TTL, ends_within, eventually, fresh_config, ms, settled_nodes, wait_released,
 };
 
-/// The nodes of a test: they stand still and go on as it says.
+/// The nodes of a test, which stand still and go on at its command.
 trait Ground {
     fn urls(&self) -> Vec<String>;
     fn keys(&self, node: usize) -> usize;
@@ -77,9 +77,9 @@ enum Stage {
     Won,
     /// Its lease is dropped right before the end.
     Dropped,
-    /// Somebody else has the lock: its next attempt is due later.
+    /// Another client has the lock: the next attempt is due later.
     BetweenAttempts,
-    /// Somebody else has the lock: it waits to be woken.
+    /// Another client has the lock: the call waits to be woken.
     Waiting,
 }
 
@@ -94,7 +94,7 @@ const STAGES: [Stage; 7] = [
 ];
 
 impl Stage {
-    /// How many nodes stand still while it comes about.
+    /// How many nodes stand still while the stage is reached.
     const fn paused(self) -> usize {
         if matches!(self, Self::Unanswered) {
             3
@@ -121,7 +121,7 @@ impl Stage {
     }
 }
 
-/// Runs `end` at each stage that `begin` brings it to, and looks at what is left.
+/// Runs `end` at each stage to which `begin` brings it, and looks at the keys that are left.
 fn leaves_nothing<T>(
     ground: &impl Ground,
     begin: impl Fn(&dyn Ground, Stage) -> T,
@@ -140,7 +140,7 @@ fn leaves_nothing<T>(
         (0..stage.paused()).for_each(|node| ground.resume(2 - node));
         if let Some(theirs) = theirs {
             theirs.unlock().wait().expect("it is ours");
-            // Whoever was woken would take it now.
+            // A waiter that was woken would take the lock now.
             wait_released(&other, PATIENCE);
             std::thread::sleep(ms(20));
         }
@@ -148,7 +148,7 @@ fn leaves_nothing<T>(
     }
 }
 
-/// The longest that an end waits.
+/// The longest time that an end waits.
 const LIMIT: Duration = ms(300);
 
 // ---- the driver ----
@@ -232,7 +232,7 @@ fn a_driver_that_ends_leaves_no_key_on_real_servers() {
     drivers_leave_nothing(&cluster);
 }
 
-/// A lock that is held when its driver goes is its holder's: its TTL ends it.
+/// A lock that is held when its driver goes stays its holder's: its TTL ends it.
 #[test]
 fn a_lease_that_is_held_when_its_driver_ends_stays_until_its_deadline() {
     let nodes = Nodes::start(3).unwrap();

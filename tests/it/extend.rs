@@ -1,5 +1,5 @@
-//! Extension: moves the end of a lease that is held by a quorum, and never makes a lock of what is
-//! none any more.
+//! Extension: it moves the end of a lease that a quorum holds, and never makes a lock of one that
+//! is lost.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ fn an_extension_resets_the_ttl_on_every_node_and_keeps_the_token() {
         let validity = ttl - (ttl / 100 + ms(2));
         assert!(lease.deadline() >= before + validity);
         assert!(lease.remaining() <= validity, "reset, not added to");
-        // The last nodes may still be at it when a quorum has decided.
+        // The last nodes may still be working when a quorum has decided.
         let is_reset = |pttl: i64| pttl <= millis(ttl) && pttl > millis(ttl) - 5_000;
         assert!(eventually(PATIENCE, || cluster.nodes().all(|node| is_reset(node.pttl("k")))));
     }
@@ -37,7 +37,7 @@ fn an_extension_resets_the_ttl_on_every_node_and_keeps_the_token() {
     assert_eq!(lease.unlock().wait().unwrap(), Unlocked::Released);
 }
 
-/// The command may have been written, so from then on the lease is as short as it may be.
+/// The command may have been written, so from then on the nearer of the two ends counts.
 #[test]
 fn an_extension_may_shorten_a_lease() {
     let Some(cluster) = Cluster::mixed(3) else { return };
@@ -66,7 +66,7 @@ fn an_extension_after_expiry_fails_and_creates_nothing() {
     assert!(eventually(PATIENCE, || cluster.holders("k") + cluster.holders("adopted") == 0));
 }
 
-/// The keys went before their time, by an operator's hand.
+/// An operator deleted the keys before their time.
 #[test]
 fn an_extension_of_lost_keys_is_lost_and_creates_nothing() {
     let Some(cluster) = Cluster::mixed(5) else { return };
@@ -97,7 +97,8 @@ fn an_extension_of_a_key_that_another_holds_fails_and_leaves_it_alone() {
     assert!(cluster.nodes().all(|node| node.pttl("k") > millis(TTL)));
 }
 
-/// Two of five are enough to lose nothing and to win nothing; when the rest is back it is extended.
+/// Two nodes of five lose nothing and win nothing; when the rest is back, the client can extend the
+/// lease.
 #[test]
 fn an_extension_that_misses_the_quorum_removes_nothing_and_may_be_tried_again() {
     let Some(cluster) = Cluster::mixed(5) else { return };
@@ -133,7 +134,7 @@ fn a_node_that_restarted_empty_is_not_counted_and_gets_no_key() {
         cluster.node_mut(index).restart();
         lease.extend(TTL).wait().unwrap();
         assert!(lease.remaining() > TTL / 2);
-        // Connected again, it still has nothing to extend.
+        // After its reconnection, the node still has nothing to extend.
         assert!(eventually(PATIENCE, || {
             client.leader("k").wait().unwrap();
             client.nodes().wait().iter().all(|node| node.cause == Cause::None)
@@ -141,12 +142,14 @@ fn a_node_that_restarted_empty_is_not_counted_and_gets_no_key() {
         lease.extend(TTL).wait().unwrap();
         assert_eq!(cluster.holders("k"), 2);
         assert!(!cluster.node(index).exists("k"));
-        // Another client's key on the empty node is no vote for the lease: one more loss is too many.
+        // Another client's key on the empty node is no vote for the lease: one more loss is too
+        // many.
         cluster.occupy(index, "k");
         let other = (index + 1) % 3;
         cluster.node(other).command(&["DEL", "k"]);
         let error = lease.extend(TTL).wait().unwrap_err();
-        // What the restarted node holds is not known where an extension of its old life is open.
+        // The client does not know what the restarted node holds if an extension of its old life is
+        // open.
         assert!(matches!(error, ExtendError::Lost(_) | ExtendError::NoQuorum(_)), "{error}");
         drop(lease);
         wait_released(&client, PATIENCE);
@@ -198,7 +201,7 @@ fn another_client_adopts_a_detached_lock_and_extends_and_unlocks_it() {
     let error = second.adopt(&key, b"never", TTL).wait().unwrap_err();
     assert!(matches!(error, ExtendError::Lost(_)), "{error}");
 
-    // An adopted lock that is dropped is released, as any other.
+    // An adopted lock that is dropped is released like any other.
     let lease = second.try_lock("k", TTL).wait().unwrap();
     let (key, token) = given_away(lease);
     let third = cluster.client();
@@ -207,7 +210,7 @@ fn another_client_adopts_a_detached_lock_and_extends_and_unlocks_it() {
     assert_eq!(cluster.holders("k"), 0);
 }
 
-/// Work for four TTLs under a lock of one.
+/// Work for four TTLs under a lock of one TTL.
 #[test]
 fn keeping_a_lock_holds_it_for_longer_than_its_ttl_with_one_token() {
     let Some(cluster) = Cluster::mixed(3) else { return };
@@ -229,7 +232,8 @@ fn keeping_a_lock_holds_it_for_longer_than_its_ttl_with_one_token() {
     assert!(eventually(PATIENCE, || cluster.holders("k") == 0), "unlocked, and not extended again");
 }
 
-/// A minority lost its scripts: the quorum is there without it, and it is extended all the same.
+/// A minority lost its scripts: the quorum does not need it, and the client extends the key there
+/// all the same.
 #[test]
 fn a_node_without_its_scripts_is_extended_though_the_others_have_decided() {
     let Some(cluster) = Cluster::start(&[Kind::Redis70, Kind::Valkey91, Kind::Redis86], &[]) else {

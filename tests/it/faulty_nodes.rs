@@ -1,4 +1,4 @@
-//! Faulty nodes: as long as a quorum answers nobody notices; when none does the call says so in
+//! Faulty nodes: as long as a quorum answers, no caller notices. Without a quorum, a call fails in
 //! its time, names the causes, and leaves no key behind.
 
 use std::time::Duration;
@@ -28,7 +28,7 @@ fn one_dead_node_of_three_is_no_obstacle_and_its_fault_is_known() {
     ends_within(Duration::ZERO, || cycle(&client, "k"));
     assert_eq!(health(&client, 0).1, Cause::ConnectionRefused);
 
-    // A node that dies under a client, with a lease alive.
+    // A node dies under a client while a lease is alive.
     let mut lease = client.try_lock("k2", TTL).wait().unwrap();
     cluster.node_mut(0).restart();
     assert!(eventually(PATIENCE, || {
@@ -37,10 +37,10 @@ fn one_dead_node_of_three_is_no_obstacle_and_its_fault_is_known() {
     }));
     cluster.node_mut(1).kill9();
     let error = lease.extend(TTL).wait().unwrap_err();
-    // Only node 2 is left of the two that granted: the restarted one has nothing to extend.
+    // Of the two nodes that granted, only node 2 is left: the restarted one has nothing to extend.
     assert!(matches!(error, redbolt::ExtendError::Lost(_) | redbolt::ExtendError::NoQuorum(_)));
     ends_within(Duration::ZERO, || cycle(&client, "k3"));
-    // Two nodes would do, so it is the other holder who is in the way, and the fault is told too.
+    // Two nodes would suffice, so the other holder is in the way; the error names the fault too.
     cluster.occupy(0, "k4");
     // A node that is about to end may take one more connection.
     assert!(eventually(PATIENCE, || {
@@ -113,7 +113,8 @@ fn two_dead_or_frozen_nodes_of_five_do_not_delay_the_lock() {
     cluster.node_mut(3).kill9();
     ends_within(Duration::ZERO, || cycle(&client, "k"));
 
-    // One more is one too many, and what it may hold is taken back as soon as it goes on.
+    // One more frozen node is one too many, and the client deletes any key on it as soon as it goes
+    // on.
     cluster.node(4).freeze();
     let hasty = cluster.config().connect_timeout(ms(200));
     let error = ends_within(ms(200), || Client::connect(hasty)).unwrap_err();
@@ -137,7 +138,7 @@ fn two_frozen_nodes_of_three_fail_at_the_node_timeout_and_at_once_when_stalled()
     assert_eq!(causes(&no_quorum(result)), [Cause::Timeout, Cause::None, Cause::Timeout]);
     assert!(elapsed >= node_timeout, "{elapsed:?}");
     assert!(elapsed <= node_timeout + SLACK, "{elapsed:?}");
-    // Its own key is deleted behind the attempt, without waiting for the frozen ones.
+    // The client deletes its own key behind the attempt, without waiting for the frozen nodes.
     assert!(eventually(PATIENCE, || !cluster.node(1).exists("k")));
 
     let stalled = eventually(PATIENCE, || {
@@ -168,7 +169,7 @@ fn a_node_that_comes_back_is_used_again_by_the_same_client() {
         });
         assert!(back, "{:?}", client.nodes().wait());
     }
-    // All at once: the client is without a single connection.
+    // All nodes at once: the client is without a single connection.
     for index in 0..3 {
         cluster.node_mut(index).kill9();
     }
@@ -181,7 +182,8 @@ fn a_node_that_comes_back_is_used_again_by_the_same_client() {
     assert_eq!(lease.unlock().wait().unwrap(), Unlocked::Released);
 }
 
-/// Two of three nodes in trouble: no conflict, and the cause is said. One of three: no obstacle.
+/// With two of three nodes in trouble there is no conflict, and the error names the cause. One of
+/// three is no obstacle.
 #[test]
 fn a_node_that_answers_with_an_error_is_no_conflict() {
     type Trouble = (Cause, &'static [&'static [&'static str]], &'static [&'static [&'static str]]);
@@ -236,7 +238,7 @@ fn a_node_that_cannot_save_or_is_busy_or_holds_other_data_is_no_obstacle() {
     };
     let client = cluster.client();
 
-    // A list under the lock's key keeps the lock from that node, whatever it is.
+    // A list under the lock's key keeps the lock from that node, whatever the list is for.
     cluster.node(0).command(&["RPUSH", "list", "x"]);
     cycle(&client, "list");
     cluster.node(1).command(&["RPUSH", "list", "x"]);
@@ -291,7 +293,8 @@ fn a_killed_connection_costs_the_next_call_nothing() {
     }
 }
 
-/// A client that has lost every connection since its last call, longer than `node_timeout` ago.
+/// A client that has lost every connection since its last call, which was longer than
+/// `node_timeout` ago.
 fn orphan(cluster: &Cluster) -> (Client, Guard) {
     let pause = ms(500);
     let client = cluster.whole(cluster.config().client_name("victim").node_timeout(pause));
@@ -337,7 +340,7 @@ fn kill_connections_of(node: &RealServer, name: &str) {
 fn a_client_that_slept_while_its_servers_hung_up_gets_its_lock_at_the_first_call() {
     let Some(cluster) = Cluster::mixed(3) else { return };
     let node_timeout = ms(1_000);
-    // A server never hangs up on those who subscribe.
+    // A server never hangs up on connections that subscribe.
     let config = || {
         let config = cluster.config().client_name("sleeper").direct_wake(false);
         config.node_timeout(node_timeout)
@@ -352,7 +355,7 @@ fn a_client_that_slept_while_its_servers_hung_up_gets_its_lock_at_the_first_call
             !list.contains(":sleeper:")
         })
     }));
-    // Who was away for longer than that reads before it writes.
+    // A client that was away for longer than that reads before it writes.
     std::thread::sleep(node_timeout);
     for client in &mut clients {
         cycle(client, "k");
@@ -380,7 +383,8 @@ fn late_replies_of_a_frozen_node_become_votes_and_their_keys_are_released_too() 
     }
 }
 
-/// The SET lies in the frozen server's buffer and runs after the thaw: its release must run behind.
+/// The SET lies in the frozen server's buffer and runs after the thaw, so its release must run
+/// behind it.
 #[test]
 fn an_attempt_that_failed_while_nodes_were_frozen_leaves_no_key_after_the_thaw() {
     let Some(cluster) = Cluster::mixed(3) else { return };
@@ -452,7 +456,7 @@ fn a_cancelled_attempt_says_so_and_leaves_no_key_after_the_thaw() {
     assert!(driver.completion().is_none(), "an operation ends once");
 }
 
-/// Nodes that appear after the client was opened: the call waits for them, within its deadline.
+/// The nodes appear after the client was opened: the call waits for them, within its deadline.
 #[test]
 fn a_call_waits_for_nodes_on_their_way_but_not_beyond_its_deadline() {
     let Some(cluster) = Cluster::mixed(3) else { return };

@@ -1,4 +1,5 @@
-//! Fenced locks on real servers: numbers that grow from holder to holder, and what is in their way.
+//! Fenced locks on real servers: numbers that grow from holder to holder, and the faults that may
+//! stop them.
 
 use std::sync::mpsc::channel;
 use std::thread;
@@ -23,7 +24,7 @@ fn config(cluster: &Cluster) -> Config {
         .max_clock_skew(ms(100))
 }
 
-/// A client that every node votes for.
+/// A client for which every node votes.
 fn client_of(config: Config) -> Client {
     let nodes = config.nodes().len();
     let client = Client::open(config).expect("a poll");
@@ -54,11 +55,11 @@ fn each_holder_has_a_higher_fence_than_the_one_before() {
     }
     let text = last.to_string().into_bytes();
     assert!(eventually(PATIENCE, || counters(&cluster, "k") == vec![Some(text.clone()); 5]));
-    // The counter outlives the lock, and not for ever.
+    // The counter outlives the lock, but not for ever.
     assert_eq!(cluster.holders("k"), 0);
     let left = cluster.node(0).pttl("k:fence");
     assert!((86_000_000..=86_400_000).contains(&left), "{left} ms");
-    // A lock that is asked for without a fence has none, and leaves the counter.
+    // A lock that is asked for without a fence has none, and leaves the counter as it is.
     let lease = clients[0].lock("k", TTL).wait().unwrap();
     assert_eq!(lease.fence(), None);
 }
@@ -109,7 +110,7 @@ fn a_counter_that_is_none_leaves_nothing_behind_and_says_so() {
 
 #[test]
 fn a_user_without_scripts_gets_no_fence_and_plain_locks() {
-    // Older servers release by scripts only, and would not vote for any lock.
+    // Older servers release by scripts only, so they would not vote for any lock.
     let Some(cluster) = Cluster::start(&[Kind::Redis86, Kind::Valkey91, Kind::Valkey91], &[])
     else {
         return;
@@ -165,7 +166,8 @@ fn the_holders_of_a_client_have_fences_of_their_own() {
             scope.spawn(move || {
                 for _ in 0..5 {
                     let guard = shared.lock("k", fenced()).wait().unwrap();
-                    // While the lock is held, so in the order of the holders.
+                    // The holder sends it while it holds the lock, so the numbers come in the order
+                    // of the holders.
                     send.send(guard.fence().expect("it was asked for")).unwrap();
                     drop(guard);
                 }

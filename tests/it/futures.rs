@@ -1,4 +1,4 @@
-//! The futures of the client: on any runtime and on none, given up at any point.
+//! The futures of the client: on any runtime and on none, and given up at any point.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -22,7 +22,7 @@ impl Wake for Unpark {
     }
 }
 
-/// The least that can run a future.
+/// The smallest executor that can run a future.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let mut future = Box::pin(future);
@@ -36,14 +36,14 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 
 type Locking<'shared> = Pin<Box<dyn Future<Output = Result<Guard, LockError>> + Send + 'shared>>;
 
-/// A call for the lock that stands where it stands: it was polled once.
+/// A call for the lock that was polled once, and waits.
 fn begin<'shared>(shared: &'shared Client, key: &'static str) -> Locking<'shared> {
     let mut future: Locking<'shared> = Box::pin(shared.lock(key, patient(TTL)));
     assert!(peek(&mut future).is_none(), "nobody waits for it yet");
     future
 }
 
-/// The result, if it is there.
+/// The result, if the call has ended.
 fn peek(future: &mut Locking<'_>) -> Option<Result<Guard, LockError>> {
     match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(result) => Some(result),
@@ -51,7 +51,7 @@ fn peek(future: &mut Locking<'_>) -> Option<Result<Guard, LockError>> {
     }
 }
 
-/// The guard that a call has by now.
+/// Waits for the guard that a call wins.
 #[track_caller]
 fn won(future: &mut Locking<'_>) -> Guard {
     let mut result = None;
@@ -160,8 +160,8 @@ fn waiters_are_served_in_the_order_they_came() {
     is_clean(&nodes, &shared);
 }
 
-/// Each of five waiters in turn gives up, while a guard is held here, and while the lock is held
-/// elsewhere, so that the first of them competes.
+/// Each of five waiters gives up in turn, while a guard is held here. The same while another client
+/// holds the lock, so that the first waiter competes.
 #[test]
 fn a_waiter_that_gives_up_leaves_the_others_where_they_stand() {
     let (nodes, shared) = embedded(|config| config);
@@ -185,7 +185,7 @@ fn a_waiter_that_gives_up_leaves_the_others_where_they_stand() {
     }
 }
 
-/// Its turn had come, and it never looked.
+/// The waiter's turn had come, and it never looked.
 #[test]
 fn a_waiter_that_gives_up_with_the_lock_in_hand_wakes_the_next() {
     let (nodes, shared) = embedded(|config| config);
@@ -195,7 +195,7 @@ fn a_waiter_that_gives_up_with_the_lock_in_hand_wakes_the_next() {
         let guard = holder.try_lock("k", TTL).wait().unwrap();
         let mut waiters: Vec<_> = (0..4).map(|_| begin(&shared, "k")).collect();
         drop(guard);
-        // The first is told, and gone before it can take what it won.
+        // The first waiter is told, and gone before it can take the lock that it won.
         assert!(eventually(PATIENCE, || {
             let nodes =
                 shared.query(&Query::new().all(&[b"GET", b"k"])).wait().expect("nodes answer");
@@ -211,7 +211,8 @@ fn a_waiter_that_gives_up_with_the_lock_in_hand_wakes_the_next() {
     }
 }
 
-/// Given up after any number of polls, from before the first to after the lock was won.
+/// The call is given up after any number of polls, from before the first one to after the lock was
+/// won.
 #[test]
 fn a_call_that_is_given_up_at_any_point_leaves_nothing() {
     let (nodes, shared) = embedded(|config| config);
@@ -234,7 +235,7 @@ fn a_call_that_is_given_up_at_any_point_leaves_nothing() {
     drop(shared.try_lock("k", TTL).wait().expect("the lock is free"));
 }
 
-/// Threads that want one lock, with tasks among them that give up at random.
+/// Threads want one lock, among tasks that give up at random.
 #[test]
 fn waiters_that_come_and_go_lose_no_wake_up() {
     let Some(cluster) = Cluster::mixed(3) else { return };
@@ -281,7 +282,7 @@ impl Wake for Panics {
     }
 }
 
-/// Two tasks whose executor panics, and a caller that blocks, are told at once.
+/// A caller that blocks is told at once, beside two tasks whose executor panics.
 #[test]
 fn a_wake_up_that_panics_costs_nobody_else_its_own() {
     let (nodes, shared) = embedded(|config| config);
@@ -304,7 +305,7 @@ fn a_wake_up_that_panics_costs_nobody_else_its_own() {
     is_clean(&nodes, &shared);
 }
 
-/// Whether it was the thread that blocks which woke the task.
+/// Records the thread that woke the task.
 struct WokenBy(Mutex<Option<ThreadId>>);
 
 impl Wake for WokenBy {
@@ -313,13 +314,13 @@ impl Wake for WokenBy {
     }
 }
 
-/// An executor may put a task that is woken behind the one that runs on that thread, which blocks.
+/// An executor may queue a woken task behind the task that runs on that thread, which blocks.
 #[test]
 fn a_task_is_not_woken_by_a_thread_whose_call_goes_on() {
     let (nodes, shared) = embedded(|config| config);
     let other = &Client::connect(fresh_config(nodes.urls())).unwrap();
     for waits_first in [false, true] {
-        // Longer than each wait below, so that the call which blocks goes on.
+        // Longer than each wait below, so that the blocking call goes on.
         let held = other.lock("held", 3 * PATIENCE).wait().unwrap();
         let guard = shared.try_lock("lost", LockOptions::new(ms(300))).wait().unwrap();
         let [by_free, by_lost] = [(); 2].map(|()| Arc::new(WokenBy(Mutex::new(None))));
@@ -341,7 +342,7 @@ fn a_task_is_not_woken_by_a_thread_whose_call_goes_on() {
                 assert!(eventually(PATIENCE, || {
                     let waker = Waker::from(Arc::clone(&by_free));
                     free = Box::pin(shared.try_lock("free", TTL));
-                    // Who was served before it could leave its waker is not woken.
+                    // A task that is served before it can leave its waker is not woken.
                     free.as_mut().poll(&mut Context::from_waker(&waker)).is_pending()
                 }));
             }

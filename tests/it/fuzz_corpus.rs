@@ -1,6 +1,7 @@
-//! The fuzz targets without a fuzzer: their committed corpora, and what fuzzing has found.
+//! The fuzz targets without a fuzzer: their committed corpora, and the faults that fuzzing has
+//! found.
 //!
-//! What it found in the engine is in `src/engine/tests/fuzzed.rs`.
+//! The faults that it found in the engine are in `src/engine/tests/fuzzed.rs`.
 
 use std::fs;
 use std::path::Path;
@@ -8,8 +9,8 @@ use std::path::Path;
 use redbolt::fuzzing::TARGETS;
 use redbolt::inspect::Address;
 
-/// Goal: what once broke a target, or reaches far into the code, is tried on every test run.
-/// Method: each line of `fuzz/corpus` through its target, an input in hexadecimal digits.
+/// Goal: every test run tries the inputs that once broke a target, or that reach far into the code.
+/// Method: each line of `fuzz/corpus`, an input in hexadecimal digits, goes through its target.
 #[test]
 fn every_input_of_the_corpora_keeps_its_targets_promise() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz");
@@ -28,7 +29,7 @@ fn bytes(digits: &str) -> Vec<u8> {
     pairs.map(|pair| u8::from_str_radix(pair, 16).expect("a byte")).collect()
 }
 
-/// Goal: nothing in memory, and no input at all, is a special case. Method: the shortest inputs.
+/// Goal: neither an empty input nor any first byte is a special case. Method: the shortest inputs.
 #[test]
 fn every_input_of_one_byte_keeps_every_targets_promise() {
     for (_, target) in TARGETS {
@@ -39,7 +40,8 @@ fn every_input_of_one_byte_keeps_every_targets_promise() {
     }
 }
 
-/// Found by `address_parse`: all before the first `://` was taken for the scheme and printed.
+/// `address_parse` found it: the parser took all text before the first `://` for the scheme, and
+/// printed it.
 #[test]
 fn a_password_with_a_scheme_in_it_is_not_printed() {
     for text in ["user:s3cret://x@h:1", "x::s3cret[://@", "redis:/u:s3cret://x@h"] {

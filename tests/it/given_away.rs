@@ -1,5 +1,5 @@
-//! Leases that are given away: nobody takes them from the client that has key and token, and a call that
-//! waits behind one costs the nodes little.
+//! Leases that are given away: no message takes them from the client that has key and token. A call
+//! that waits behind one costs the nodes little.
 
 use std::thread;
 use std::time::Duration;
@@ -14,12 +14,12 @@ fn patient(limit: Duration) -> LockOptions {
     LockOptions::new(LONG).retry(Retry::every(ms(50), ms(50)).timeout(limit))
 }
 
-/// The third node stands still while a lock is handed over. A lock service gives its lease away, and many
-/// others. Then the node tells the service, which no longer knows the lease.
+/// The third node stands still while a lock is handed over. A lock service gives its lease away,
+/// and many others. Then the node tells the service, which no longer knows the lease.
 #[test]
 fn a_late_word_of_a_node_deletes_no_lease_that_was_given_away() {
     let Some(cluster) = Cluster::mixed(3) else { return };
-    // A connection that is given up for its silence brings no late word.
+    // A connection that is given up for its silence brings no late message.
     let connect = || Client::connect(cluster.config().node_timeout(PATIENCE / 4)).unwrap();
     let (holder, service, other) = (connect(), connect(), connect());
     let held = holder.lock("k", LONG).wait().unwrap();
@@ -29,7 +29,7 @@ fn a_late_word_of_a_node_deletes_no_lease_that_was_given_away() {
             eventually(PATIENCE, || cluster.calls("publish") > 0),
             "the call introduces itself"
         );
-        // The answers come behind what the nodes have told of the call.
+        // The answers come behind the messages in which the nodes told of the call.
         holder.leader("k").wait().unwrap();
         cluster.node(2).freeze();
         drop(held);
@@ -63,11 +63,11 @@ fn commands(cluster: &Cluster) -> u64 {
     cluster.nodes().map(|node| count(node.command(&["INFO", "stats"]))).sum()
 }
 
-/// Only the client that drew the token can be told, and it has let go.
+/// Only the client that drew the token can be told of waiters, and it has given the lock away.
 #[test]
 fn a_call_behind_a_lease_that_was_given_away_costs_each_node_six_commands_per_second_at_most() {
     let Some(cluster) = Cluster::mixed(3) else { return };
-    // Greetings count too, and a busy machine must cause none.
+    // Greetings count too, so a busy machine must cause none.
     let connect = || {
         let client = Client::connect(cluster.config().node_timeout(PATIENCE / 4)).unwrap();
         settled_nodes(&client);

@@ -1,5 +1,5 @@
-//! Greeting: who may vote. What speaks against a node is said with its name and a word that
-//! somebody can act on.
+//! Greeting: which nodes may vote. Every objection to a node comes with its name and a text on
+//! which a reader can act.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -17,12 +17,12 @@ use super::common::{
     ends_within, eventually, fresh_config, ms, no_quorum, wait_released,
 };
 
-/// The newest and the oldest, which greet differently enough.
+/// The newest and the oldest server, whose greetings differ enough.
 fn pair(args: &[&str]) -> Option<Cluster> {
     Cluster::start(&[Kind::Valkey91, Kind::Redis70], args)
 }
 
-/// Why no client comes of this configuration.
+/// The ballot with which a client of this configuration fails to connect.
 #[track_caller]
 fn refusal(config: Config) -> Ballot {
     match ends_within(PATIENCE, || Client::connect(config)) {
@@ -32,7 +32,7 @@ fn refusal(config: Config) -> Ballot {
     }
 }
 
-/// The words for each cause stand behind the node's name, in one line.
+/// The text for each cause follows the node's name, in one line.
 #[track_caller]
 fn check_words(ballot: &Ballot, expected: &[Cause]) {
     assert_eq!(causes(ballot), expected, "{ballot}");
@@ -56,7 +56,7 @@ fn a_password_in_the_url_or_the_configuration_logs_in() {
     cycle(&Client::connect(cluster.config().password("pass word/@:%")).unwrap(), "k");
     let named = cluster.config().username("default").password("pass word/@:%");
     cycle(&Client::connect(named).unwrap(), "k");
-    // What stands in a URL is for its node, whatever the configuration says for the others.
+    // The login in a URL is for its node, whatever the configuration says for the others.
     let mixed = vec![urls[0].clone(), cluster.urls()[1].clone()];
     cycle(&Client::connect(fresh_config(mixed).password("pass word/@:%")).unwrap(), "k");
     let wrong = fresh_config(urls).password("wrong");
@@ -77,10 +77,10 @@ fn a_wrong_or_missing_password_is_an_error_that_names_the_node_and_not_the_passw
             !ballot.to_string().contains("s3cr3t") && !format!("{ballot:?}").contains("s3cr3t")
         );
     }
-    // One of two that is wrong: the other is fine.
+    // One of two passwords is wrong, and the other node is fine.
     let urls = vec![with_login(&cluster.urls()[0], ":right"), cluster.urls()[1].clone()];
     check_words(&refusal(fresh_config(urls)), &[Cause::None, Cause::Credentials]);
-    // It is right in the end: the same client finds out by itself.
+    // The password becomes right in the end: the same client finds out by itself.
     let client = Client::open(cluster.config().password("later")).unwrap();
     no_quorum(client.try_lock("k", TTL).wait());
     for node in cluster.nodes() {
@@ -156,8 +156,8 @@ fn unix_sockets_are_as_good_as_tcp() {
     cycle(&client, "k");
 }
 
-/// How the clients of this process name themselves at a node, by the program's name or the chosen
-/// one; without the id and the settings that follow.
+/// The names of this process's clients at a node: the program's name or the chosen one, without the
+/// id and the settings that follow.
 fn names_at(node: &RealServer, program: &str) -> Vec<String> {
     let list = String::from_utf8(node.command(&["CLIENT", "LIST"])).expect("lines of text");
     let names = list.split(" name=redbolt:1:").skip(1).filter_map(|rest| rest.split(' ').next());
@@ -214,7 +214,7 @@ fn one_server_under_two_names_votes_once() {
         let ballot = refusal(fresh_config(socket));
         assert!(causes(&ballot).contains(&Cause::Duplicate), "{ballot}");
     }
-    // With an honest one beside them there are two voters of three.
+    // With an honest node beside them there are two voters of three.
     let three = [urls(0), vec![cluster.urls()[1].clone()]].concat();
     let client = Client::connect(fresh_config(three)).unwrap();
     let lease = client.try_lock("k", TTL).wait().unwrap();
@@ -275,7 +275,7 @@ fn a_cluster_node_and_a_full_server_are_refused() {
         assert!(eventually(PATIENCE, || {
             let is_in = guest.ask(&["PING"]).is_ok_and(|pong| pong == b"+PONG\r\n");
             if !is_in {
-                // The server still counted a connection that is gone, and has closed this one.
+                // The server still counted a connection that is gone, so it has closed this one.
                 *guest = node.connect();
             }
             is_in
@@ -316,7 +316,7 @@ fn places_where_no_server_is_are_told_apart() {
     assert_eq!(causes[..3], [Cause::None, Cause::ConnectionRefused, Cause::Protocol], "{ballot}");
     assert!(matches!(causes[3], Cause::Connecting | Cause::ConnectTimeout), "{ballot}");
     assert_eq!(causes[4], Cause::SocketPath, "{ballot}");
-    // A machine without a name server may take its time to say so.
+    // A machine without a name server may take long to answer.
     assert!(matches!(causes[5], Cause::NameUnknown | Cause::Connecting), "{ballot}");
     for ((name, _), url) in ballot.votes().zip(&urls) {
         assert!(url.ends_with(name), "{name}: {url}");
@@ -325,7 +325,7 @@ fn places_where_no_server_is_are_told_apart() {
 
 const MAX_TTL: Duration = ms(2_500);
 
-/// `max_ttl` and its drift: how long a young node is not believed.
+/// `max_ttl` and its drift: a node younger than this does not vote.
 const GUARD: Duration = ms(2_527);
 
 fn guarded(cluster: &Cluster) -> Config {
@@ -360,7 +360,7 @@ fn a_fresh_node_does_not_vote_before_it_is_old_enough_and_the_error_says_how_lon
         lease = client.try_lock("k", ms(1_000)).wait().ok();
         lease.is_some()
     }));
-    // One second is the most that a server's count of its age can be ahead.
+    // A server's count of its age is at most one second ahead.
     let age = started.until(redbolt::now());
     assert!(age + ms(1_000) >= GUARD, "a node of {age:?} at the most has voted");
     for node in client.nodes().wait().iter().filter(|node| node.state == NodeState::Admitted) {
@@ -369,7 +369,7 @@ fn a_fresh_node_does_not_vote_before_it_is_old_enough_and_the_error_says_how_lon
     assert_eq!(lease.unwrap().unlock().wait().unwrap(), Unlocked::Released);
 }
 
-/// A quorum that is only waiting for its age gives the lock at the first moment, by itself.
+/// A quorum that only waits for its age gives the lock at the first moment, without a further call.
 #[test]
 fn a_waiting_call_gets_its_lock_when_the_quarantine_ends() {
     let Some(cluster) = Cluster::mixed(3) else { return };
@@ -378,7 +378,7 @@ fn a_waiting_call_gets_its_lock_when_the_quarantine_ends() {
     assert!(lease.is_valid());
 }
 
-/// The node that restarts loses its keys; were it believed at once, two clients would hold a lock.
+/// The node that restarts loses its keys; if it voted at once, two clients could hold a lock.
 #[test]
 fn a_restarted_node_does_not_vote_until_its_old_locks_are_over() {
     let Some(mut cluster) = Cluster::mixed(3) else { return };
@@ -390,7 +390,7 @@ fn a_restarted_node_does_not_vote_until_its_old_locks_are_over() {
             client.nodes().wait().iter().all(|node| node.state == NodeState::Admitted)
         }));
     }
-    // The lock is on nodes 0 and 2 alone; then node 0 comes back empty, and node 1 is free.
+    // The lock is on nodes 0 and 2 alone; then node 0 comes back empty, while node 1 is free.
     cluster.occupy(1, "k");
     let lease = holder.try_lock("k", MAX_TTL).wait().unwrap();
     cluster.node(1).command(&["DEL", "k"]);
@@ -435,7 +435,7 @@ fn a_network_blip_puts_nobody_into_quarantine() {
         driver.drive();
         driver.nodes().iter().any(|node| node.state != NodeState::Admitted)
     }));
-    // It may be lost on a connection that was dead already; the next one is not.
+    // The call may fail on a connection that was dead already; the next one does not.
     if let Err(error) = lock(&mut driver) {
         assert!(!error.to_string().contains(Cause::Quarantined.text()), "{error}");
     }
@@ -444,7 +444,7 @@ fn a_network_blip_puts_nobody_into_quarantine() {
     assert!(result.is_ok(), "{result:?}");
 }
 
-/// The process is the same, its memory is not: it may have been overwritten by its master.
+/// The process is the same, but its memory is not: its master may have overwritten it.
 #[test]
 fn a_master_that_was_a_replica_in_between_does_not_vote_until_its_old_locks_are_over() {
     let Some(cluster) = Cluster::mixed(1) else { return };
@@ -461,7 +461,7 @@ fn a_master_that_was_a_replica_in_between_does_not_vote_until_its_old_locks_are_
     assert!(last_answer.until(redbolt::now()) + ms(50) >= GUARD, "too early");
     drop(client);
 
-    // Seen by a connection only: another `master_replid` at the next greeting.
+    // Only a connection can show it: another `master_replid` at the next greeting.
     let client = Client::open(guarded(&cluster)).unwrap();
     assert!(eventually(PATIENCE, || client.try_lock("k", ms(500)).wait().is_ok()));
     for command in [&["REPLICAOF", "127.0.0.1", "1"], &["REPLICAOF", "NO", "ONE"]] {
@@ -475,7 +475,8 @@ fn a_master_that_was_a_replica_in_between_does_not_vote_until_its_old_locks_are_
     }));
 }
 
-/// Loading takes a while; HELLO and INFO are answered meanwhile, and no vote is asked for.
+/// Loading takes a while. The node answers HELLO and INFO meanwhile, and the client asks for no
+/// vote.
 #[test]
 fn a_loading_node_is_refused_for_as_long_as_it_loads() {
     let Some(mut cluster) = pair(&["--rdbcompression", "no"]) else { return };

@@ -1,5 +1,6 @@
-//! How a lock changes hands where nothing goes wrong and only the network takes time: what PERF.md
-//! measures, without its noise. Each client wants the lock again as soon as its unlock is answered, or at once.
+//! How a lock changes hands where no fault happens and only the network takes time: the figures
+//! that PERF.md measures, without its noise. Each client wants the lock again as soon as its unlock
+//! is answered, or at once.
 
 use redbolt::sim::hands::{Contest, Figures};
 
@@ -25,7 +26,8 @@ const fn among_woken(clients: usize) -> Contest {
     Contest { transfers_in_row: 0, ..among(clients) }
 }
 
-/// Over networks, by the round trip in microseconds and its jitter in hundredths.
+/// Plays the contest over each network: the round trip in microseconds and its jitter in
+/// hundredths.
 fn each(contest: Contest, networks: &[(u64, u64)], check: impl Fn(Figures) -> bool) {
     for &(round_trip_us, jitter) in networks {
         let contest = Contest { round_trip_us, jitter, ..contest };
@@ -34,7 +36,8 @@ fn each(contest: Contest, networks: &[(u64, u64)], check: impl Fn(Figures) -> bo
     }
 }
 
-/// At most so many round trips and commands, and at least so much of the mean for the least served.
+/// At most this many round trips and commands; the least served client has at least this part of
+/// the mean.
 fn within(hand_over: f64, commands: f64, least: f64) -> impl Fn(Figures) -> bool {
     move |figures| {
         figures.hand_over <= hand_over
@@ -45,10 +48,10 @@ fn within(hand_over: f64, commands: f64, least: f64) -> impl Fn(Figures) -> bool
 
 const STEADY: [(u64, u64); 4] = [(100, 2), (1_000, 2), (10_000, 2), (30_000, 2)];
 
-/// A hand-over waits for the slowest way of three nodes, so it takes a little more.
+/// A hand-over waits for the slowest of three nodes' ways, so it takes a little more.
 const UNSTEADY: [(u64, u64); 4] = [(100, 30), (1_000, 30), (10_000, 30), (30_000, 30)];
 
-/// Five scripts and one announcement, but for each 17th turn, in which the lock is free.
+/// A turn takes five scripts and one announcement. In each 17th turn the lock is free.
 #[test]
 fn among_eight_a_lock_changes_hands_in_one_round_trip_and_seven_commands_and_all_have_their_turns()
 {
@@ -58,20 +61,20 @@ fn among_eight_a_lock_changes_hands_in_one_round_trip_and_seven_commands_and_all
     }
 }
 
-/// Who drops a guard and wants the lock again writes its next attempt behind the release, and would win each time if
-/// it did not keep those in mind who wait meanwhile.
+/// A client that drops a guard and wants the lock again writes its next attempt behind the release.
+/// It would win each time if it did not remember the clients that wait meanwhile.
 #[test]
 fn among_few_who_drop_their_guards_a_lock_changes_hands_in_one_round_trip_and_all_have_their_turns()
 {
     for contest in [among_dropping(2), among_dropping(3)] {
-        // What the least served has of so few turns is a matter of chance.
+        // With so few turns, the share of the least served client is a matter of chance.
         let contest = Contest { turns: 3840, ..contest };
         each(contest, &STEADY, within(1.05, 7.5, 0.95));
         each(contest, &UNSTEADY, within(1.2, 8.0, 0.95));
     }
 }
 
-/// Who waits for the end of its release has let go and is back just in time to be the next but one.
+/// A client that waits for the end of its release is back just in time to be the next but one.
 #[test]
 fn among_three_most_changes_of_hands_take_one_round_trip() {
     each(among(3), &STEADY, within(1.05, 8.5, 0.95));
@@ -89,8 +92,8 @@ fn among_those_who_are_woken_a_lock_changes_hands_in_two_round_trips_and_twelve_
     each(among_woken(8), &[(100, 2), (100, 30), (1_000, 2), (1_000, 30)], within(2.4, 12.5, 0.95));
 }
 
-/// Who waits for the end of its release wants the lock again a round trip later: where that is sooner than the other
-/// lets go, the other hears of it in time.
+/// A client that waits for the end of its release wants the lock again a round trip later. If that
+/// is before the other client lets go, the other hears of it in time.
 #[test]
 fn between_two_a_lock_changes_hands_in_one_round_trip_where_it_is_held_for_longer_than_two() {
     for round_trip_us in [100, 1_000, 10_000, 30_000] {
@@ -102,7 +105,8 @@ fn between_two_a_lock_changes_hands_in_one_round_trip_where_it_is_held_for_longe
     }
 }
 
-/// Where it is held for less, the other knows of nobody when it lets go: each second turn needs a wake.
+/// If the lock is held for less, the other client knows of no waiter when it lets go: every second
+/// turn needs a wake.
 #[test]
 fn between_two_who_wait_for_the_end_of_their_releases_a_turn_takes_two_round_trips_and_nine_commands()
  {

@@ -1,4 +1,4 @@
-//! How the nodes are, as a readiness endpoint wants to know it.
+//! The health of the nodes, as a readiness endpoint needs it.
 
 use redbolt::driver::Driver;
 use redbolt::inspect::{NodeHealth, NodeState};
@@ -10,7 +10,7 @@ fn drive(client: &Client, until: impl Fn(&Client) -> bool) {
     assert!(eventually(PATIENCE, || { until(client) }), "{:#?}", client.nodes().wait());
 }
 
-/// An object of JSON by hand: every value is a number, a word or a name.
+/// A JSON object, written by hand: every value is a number, a word or a name.
 fn json(node: &NodeHealth) -> String {
     format!(
         r#"{{"node":{:?},"state":"{}","cause":"{}","votes":{},"since_ms":{},"debts":{}}}"#,
@@ -89,7 +89,7 @@ fn a_client_knows_by_itself_whether_it_is_ready() {
     let shared = Client::connect(cluster.config().in_flight_max(1)).unwrap();
     assert!(shared.is_ready() && shared.quorum() == 2);
     assert!(eventually(PATIENCE, || shared.voters().count() == 3));
-    // With every place in use it still answers.
+    // The client still answers with every place in use.
     let guard = shared.lock("k", TTL).wait().unwrap();
     assert!(shared.is_ready());
     drop(guard);
@@ -111,7 +111,7 @@ fn whoever_opened_a_client_waits_until_a_quorum_may_vote() {
     let error = shared.ready(ms(200)).wait().unwrap_err();
     assert!(error.to_string().contains("1 of 3 granted, 2 needed"), "{error}");
 
-    // It is known why two nodes are away, and the wait goes on: they may come back.
+    // The client knows why two nodes are away, and the call goes on waiting: they may come back.
     let waits = || {
         let shared = shared.clone();
         std::thread::spawn(move || shared.ready(PATIENCE).wait())

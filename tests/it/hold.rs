@@ -1,4 +1,4 @@
-//! Locks that are held for long: kept alive by their client, and known to be lost in time.
+//! Locks that are held for long: the client keeps them alive, and learns in time that one is lost.
 
 use std::thread;
 use std::time::Duration;
@@ -16,7 +16,7 @@ fn kept(ttl: Duration) -> LockOptions {
     LockOptions::new(ttl).keep_alive()
 }
 
-/// Waits until `lease` is lost: at its deadline, if nothing is known before.
+/// Waits until `lease` is lost: at its deadline, if the client learns nothing earlier.
 #[track_caller]
 fn until_lost(lease: &Guard) {
     assert!(lease.lost().wait_for(PATIENCE).is_some(), "still held after {PATIENCE:?}");
@@ -24,7 +24,7 @@ fn until_lost(lease: &Guard) {
     assert!(lease.deadline() <= now());
 }
 
-/// The lock is held far beyond its TTL with one token; unlocked, it stays so.
+/// The lock is held far beyond its TTL with one token; after its unlock it stays free.
 #[test]
 fn auto_extension_keeps_a_lock_for_three_ttls_and_stops_at_unlock() {
     let Some(cluster) = Cluster::mixed(5) else { return };
@@ -47,11 +47,11 @@ fn auto_extension_keeps_a_lock_for_three_ttls_and_stops_at_unlock() {
     assert_eq!(cluster.holders("k"), 0, "nothing brings it back");
 }
 
-/// One of five restarts empty, another stands still for a while: twenty-five TTLs go by.
+/// One node of five restarts empty, another stands still for a while: twenty-five TTLs go by.
 #[test]
 fn a_kept_lock_outlives_a_restart_and_a_freeze_of_one_node() {
     let Some(mut cluster) = Cluster::mixed(5) else { return };
-    // Short enough for the frozen node to count as stalled.
+    // Short enough that the frozen node counts as stalled.
     let client = cluster.whole(cluster.config().node_timeout(ms(500)));
     let other = cluster.client();
     let ttl = ms(1_000);
@@ -72,14 +72,14 @@ fn a_kept_lock_outlives_a_restart_and_a_freeze_of_one_node() {
     assert!(other.try_lock("k", ttl).wait().is_err());
     let values = cluster.values("k");
     let held = values.iter().filter(|value| value.as_deref() == Some(token.as_bytes())).count();
-    // A key that ended, with its server or while that stood still, is not made anew.
+    // No extension makes a key anew that ended with its server, or while its server stood still.
     assert_eq!(held, 3, "{values:?}");
     assert_eq!(lease.unlock().wait().unwrap(), Unlocked::Released);
     wait_released(&client, PATIENCE);
     assert_eq!(cluster.holders("k"), 0);
 }
 
-/// Released at any moment of an extension, from anywhere: the key never comes back.
+/// The holder releases at any moment of an extension, in either way: the key never comes back.
 #[test]
 fn a_thousand_releases_of_kept_locks_leave_no_key() {
     let Some(cluster) = Cluster::mixed(3) else { return };
@@ -94,7 +94,7 @@ fn a_thousand_releases_of_kept_locks_leave_no_key() {
         });
         let lease = lease.expect("a round takes less than the lease now and then");
         let third = lease.deadline() - (ttl - ms(3)) + ttl / 3;
-        // Some releases go before the extension, some right behind it, some behind its answer.
+        // Some releases go before the extension, some right behind it, and some behind its answer.
         let at = third - ms(1) + Duration::from_micros(turn % 20 * 100);
         while now() < at {}
         if turn % 3 == 0 {
@@ -118,7 +118,7 @@ fn auto_extension_goes_on_after_nodes_were_away_for_a_part_of_the_validity() {
     let lease = client.try_lock("k", kept(ttl)).wait().unwrap();
     let first = lease.deadline();
     (0..2).for_each(|index| cluster.node(index).freeze());
-    // Past the third: extensions miss their quorum.
+    // Past a third of the TTL: extensions miss their quorum.
     assert!(lease.lost().wait_for(ttl * 6 / 10).is_none());
     assert!(lease.deadline() <= first && lease.is_valid());
     (0..2).for_each(|index| cluster.node(index).thaw());
@@ -126,7 +126,7 @@ fn auto_extension_goes_on_after_nodes_were_away_for_a_part_of_the_validity() {
     assert!(lease.is_valid() && lease.deadline() > first + ttl / 3);
 }
 
-/// Nobody answers any more, and nobody says so: the holder knows by the deadline.
+/// No node answers any more, and no node reports an error: the holder knows by the deadline.
 #[test]
 fn the_loss_is_signalled_by_the_deadline_with_every_node_frozen() {
     let Some(cluster) = Cluster::mixed(5) else { return };
@@ -139,7 +139,7 @@ fn the_loss_is_signalled_by_the_deadline_with_every_node_frozen() {
         until_lost(&lease);
         let late = lease.deadline().until(now());
         cluster.nodes().for_each(super::common::RealServer::thaw);
-        // What the nodes had received runs now, and changes nothing for the holder.
+        // The commands that the nodes had received run now, and change nothing for the holder.
         thread::sleep(ms(200));
         assert!(!lease.is_valid() && lease.is_lost());
         drop(lease);
@@ -149,7 +149,7 @@ fn the_loss_is_signalled_by_the_deadline_with_every_node_frozen() {
     });
 }
 
-/// However the keys go, an extension tells the holder, before the deadline would.
+/// Whatever removes the keys, an extension tells the holder before the deadline would.
 #[test]
 fn every_way_of_losing_the_lock_is_signalled_with_the_next_extension() {
     for way in ["FLUSHALL", "DEL", "takeover", "unlock_token", "PEXPIRE"] {
@@ -208,7 +208,7 @@ fn a_lost_lease_is_told_by_the_drivers_loop() {
     driver.shutdown(PATIENCE);
 }
 
-/// Key and token are all that another process needs to go on; the first one keeps nothing alive.
+/// Another process needs only key and token to go on; the first one keeps nothing alive.
 #[test]
 fn a_kept_lock_is_handed_over_and_kept_by_its_new_holder() {
     let Some(cluster) = Cluster::mixed(3) else { return };
@@ -227,7 +227,7 @@ fn a_kept_lock_is_handed_over_and_kept_by_its_new_holder() {
     thread::sleep(ttl);
     assert_eq!(cluster.holders("k"), 0);
 
-    // Given away and taken over by nobody, it ends with its TTL.
+    // A lock that is given away and adopted by no client ends with its TTL.
     let lease = first.try_lock("k", kept(ttl)).wait().unwrap();
     given_away(lease);
     assert!(eventually(PATIENCE, || cluster.holders("k") == 0));

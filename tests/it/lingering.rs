@@ -1,5 +1,5 @@
-//! Locks that linger behind their unlock, on real servers: taken again without a command, and given
-//! to whoever else waits.
+//! Locks that linger behind their unlock, on real servers: the client takes them again without a
+//! command, and gives them to any other client that waits.
 
 use redbolt::driver::Driver;
 use redbolt::{Client, LockError, LockOptions, Unlocked};
@@ -9,7 +9,7 @@ use super::common::{
 };
 use super::waiting::SELDOM;
 
-/// Far longer than a test waits for what must come at once.
+/// Far longer than a test waits for an event that must come at once.
 const LINGER: std::time::Duration = ms(4_000);
 
 fn options() -> LockOptions {
@@ -46,7 +46,7 @@ fn a_client_takes_its_lock_again_and_gives_it_to_who_waits() {
     });
 }
 
-/// Nobody takes it again: the I/O thread, which may be asleep, is woken for its end.
+/// No call takes the lock again: the I/O thread, which may be asleep, wakes up to release it.
 #[test]
 fn a_client_releases_what_has_lingered_for_long_enough() {
     let Some(cluster) = Cluster::start(&[Kind::Valkey91; 3], &[]) else { return };
@@ -64,7 +64,7 @@ fn a_call_that_the_lock_does_not_suit_goes_behind_its_release() {
     for other in [options().keep_alive(), options().min_validity(TTL - ms(300))] {
         drop(shared.try_lock("k", options()).wait().expect("nobody has it"));
         let (began, sets) = (redbolt::now(), cluster.calls("set"));
-        // What is left of it is soon too little for the last of them.
+        // Soon the lease has too little left for the last of these options.
         assert!(eventually(PATIENCE, || redbolt::now() > began + ms(300)));
         drop(shared.try_lock("k", other.clone()).wait().expect("its release is in front"));
         assert!(cluster.calls("set") >= sets + 2, "{other:?}");

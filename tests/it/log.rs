@@ -1,4 +1,4 @@
-//! What goes to the log: the faults of nodes that somebody must mend, each once.
+//! The log: the faults of nodes that an operator must mend, each once.
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use tracing::{Event, Level, Metadata, Subscriber};
 
 use super::common::{Kind, Looped, PATIENCE, RealServer, TTL, eventually, kind_or_skip, log_to};
 
-/// Keeps the events that this thread gives.
+/// Keeps the events of this thread.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<(Level, String)>>>);
 

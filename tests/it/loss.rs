@@ -1,5 +1,5 @@
-//! Who waits for the end of a lock held through the client is told of it: at once where it is
-//! known, by the deadline in any case.
+//! A task that waits for the end of a lock held through the client is told of it: at once where the
+//! client knows it, and by the deadline in any case.
 
 use std::future::Future;
 use std::task::{Context, Poll, Waker};
@@ -13,14 +13,14 @@ use redbolt_embedded::Nodes;
 use super::client::{embedded, in_use, is_clean, patient};
 use super::common::{PATIENCE, TTL, eventually, fresh_config, ms, soon_after};
 
-/// The TTL of locks whose end is waited for.
+/// The TTL of locks for whose end a task waits.
 const SHORT: Duration = ms(1_200);
 
 fn kept() -> LockOptions {
     LockOptions::new(SHORT).keep_alive()
 }
 
-/// How long after its deadline a lock is said to be over, where every node is silent.
+/// How long after its deadline a lock is reported as over, where every node is silent.
 fn told_late(acquire: LockOptions) -> Duration {
     let (nodes, shared) = embedded(|config| config);
     let guard = shared.try_lock("k", acquire).wait().expect("a fresh key");
@@ -86,7 +86,8 @@ fn take_away(nodes: &Nodes, guard: &Guard) {
     assert_eq!(unlocked, Unlocked::Released);
 }
 
-/// A lock of the handle's own that is lost is no reason to wait, nor to say `Taken` without asking.
+/// A lock of the client's own that is lost is no reason to wait, nor to return `Taken` without
+/// asking the nodes.
 #[track_caller]
 fn is_free_at_once(shared: &Client, ends: Instant, waiter: ScopedJoinHandle<'_, Guard>) {
     drop(waiter.join().expect("the lock is free"));
@@ -116,7 +117,8 @@ fn a_lost_lock_keeps_nobody_of_its_process_waiting() {
     }
 }
 
-/// Nothing looks after this one: an answer that comes after the end of its extension tells of the loss.
+/// No timer looks after this lock: an answer that comes after the end of its extension shows the
+/// loss.
 #[test]
 fn a_plain_lock_that_a_late_answer_shows_to_be_lost_keeps_nobody_waiting() {
     let (nodes, shared) = embedded(|config| config.node_timeout(ms(200)));

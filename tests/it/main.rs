@@ -1,8 +1,8 @@
 //! Integration tests, in one binary: a file for each promise, and the harness they share.
 //!
-//! Real servers come from `target/servers` (laid by `tests/servers.sh target/servers`) or from the
-//! directory that the environment variable `REDBOLT_SERVERS` names. A test whose server is not
-//! there prints `SKIPPED <test>: <why>`; with `CI=true` it fails.
+//! Real servers come from `target/servers` (laid by `tests/servers.sh target/servers`), or from the
+//! directory that the environment variable `REDBOLT_SERVERS` names. A test whose server is missing
+//! prints `SKIPPED <test>: <why>`; with `CI=true` it fails.
 
 mod acl;
 mod acquire;

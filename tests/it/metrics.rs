@@ -1,5 +1,5 @@
-//! What a recorder of the `metrics` facade gets: locks on real servers, one of them frozen and one
-//! restarted.
+//! The data that a recorder of the `metrics` facade gets, with locks on real servers, of which one
+//! is frozen and one restarted.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,8 @@ use super::common::{
     Clients as _, Cluster, Looped, PATIENCE, RealServer, TTL, eventually, ms, no_quorum, taken,
 };
 
-/// What a recorder has got so far: sums of counters, last values of gauges, numbers of samples.
+/// The data that a recorder has got so far: sums of counters, last values of gauges, numbers of
+/// samples.
 #[derive(Default)]
 struct Seen {
     values: BTreeMap<String, f64>,
@@ -27,7 +28,7 @@ impl Seen {
             }
             let place = self.values.entry(name.trim_end().to_owned()).or_default();
             match (key.kind(), value) {
-                // A snapshot takes what it tells of.
+                // A snapshot takes out the values that it reports.
                 (MetricKind::Counter, DebugValue::Counter(more)) => {
                     *place += f64::from(u32::try_from(more).expect("few"));
                 }
@@ -61,7 +62,7 @@ fn name_of(cluster: &Cluster, index: usize) -> String {
     format!("127.0.0.1:{}", cluster.node(index).port())
 }
 
-/// A client whose series have its name, and that has so many voters.
+/// A client whose series have its name, and for which this many nodes vote.
 fn counted(cluster: &Cluster, voters: u32) -> Looped {
     let config = cluster.config().node_timeout(ms(1_000)).client_name("counted");
     let mut client = Looped::connect(config);
@@ -69,7 +70,7 @@ fn counted(cluster: &Cluster, voters: u32) -> Looped {
     client
 }
 
-/// Drives the client until so many nodes may vote.
+/// Drives the client until this many nodes may vote.
 #[track_caller]
 fn drive(client: &mut Looped, voters: u32) {
     let is_so = eventually(PATIENCE, || {
@@ -134,7 +135,7 @@ fn a_recorder_sees_a_node_that_is_frozen_and_one_that_is_restarted() {
     let (frozen, restarted) = (name_of(&cluster, 0), name_of(&cluster, 1));
     metrics::with_local_recorder(&recorder, || {
         let mut client = counted(&cluster, 5);
-        // It owes an answer, and counts as stalled; the others go on.
+        // The frozen node owes an answer, and counts as stalled; the others go on.
         cluster.node(0).freeze();
         drop(client.try_lock("one", TTL).unwrap());
         drive(&mut client, 4);
@@ -157,7 +158,7 @@ fn a_recorder_sees_a_node_that_is_frozen_and_one_that_is_restarted() {
         (2..4).for_each(|index| cluster.node(index).freeze());
         no_quorum(client.try_lock("in vain", TTL));
         cluster.nodes().for_each(RealServer::thaw);
-        // Its own drop hands out the rest.
+        // The driver's drop hands out the rest.
         client.wait_released(PATIENCE);
         drop(client);
     });
@@ -171,7 +172,7 @@ fn a_recorder_sees_a_node_that_is_frozen_and_one_that_is_restarted() {
     }
 }
 
-/// What nobody asked for comes by itself, at most once a second; an idle client comes to rest.
+/// The client exports by itself, at most once per second; an idle client comes to rest.
 #[test]
 fn a_client_that_is_driven_exports_by_itself() {
     let Some(cluster) = Cluster::mixed(3) else { return };
@@ -192,7 +193,7 @@ fn a_client_that_is_driven_exports_by_itself() {
     });
 }
 
-/// The driver asks for a pass while there is something to hand out, and then for none.
+/// The driver asks for a pass while it has values to hand out, and then for none.
 #[test]
 fn an_idle_driver_comes_to_rest_behind_its_last_export() {
     let nodes = redbolt_embedded::Nodes::start(3).unwrap();
@@ -204,7 +205,7 @@ fn an_idle_driver_comes_to_rest_behind_its_last_export() {
             && driver.next_deadline().is_some_and(|at| at > redbolt::now() + ms(100))
     });
     assert!(rests, "a pass is asked for to export what was counted");
-    // Whoever keeps to the deadlines is asked for a few passes more, and then for none.
+    // A caller that keeps to the deadlines is asked for a few passes more, and then for none.
     let mut turns = 0;
     while let Some(at) = driver.next_deadline() {
         std::thread::sleep(redbolt::now().until(at));
@@ -214,7 +215,7 @@ fn an_idle_driver_comes_to_rest_behind_its_last_export() {
     }
 }
 
-/// Nobody is told otherwise: there is no driver any more.
+/// Only the counter shows it: the driver is gone.
 #[test]
 fn what_a_dropped_driver_leaves_unanswered_is_counted() {
     let nodes = redbolt_embedded::Nodes::start(3).unwrap();
@@ -243,12 +244,12 @@ fn what_a_dropped_driver_leaves_unanswered_is_counted() {
         counts.map(|(_, count)| *count).collect::<Vec<_>>()
     };
     assert_eq!(left(true), [0.0; 3]);
-    // The others may have answered by then.
+    // The other nodes may have answered by then.
     let counts = left(false);
     assert!(counts.contains(&1.0) && counts.iter().all(|count| *count <= 1.0), "{counts:?}");
 }
 
-/// How long it has been so; zero where nothing is held or waited for.
+/// The age of the oldest lease and call; zero where there is none.
 #[test]
 fn the_age_of_the_oldest_lease_and_call_grows_while_nothing_happens() {
     let nodes = redbolt_embedded::Nodes::start(3).unwrap();
@@ -266,7 +267,7 @@ fn the_age_of_the_oldest_lease_and_call_grows_while_nothing_happens() {
         seen.add(&snapshotter);
         let waited = seen.values["redbolt_oldest_call_seconds waiter"];
         assert!((0.9..2.6).contains(&waited), "{waited}");
-        // It was not driven: only what a drive exports is new.
+        // The holder was not driven: only values that a drive exports are new.
         holder.driver().export_metrics();
         waiter.driver().export_metrics();
         seen.add(&snapshotter);
@@ -288,7 +289,7 @@ fn the_age_of_the_oldest_lease_and_call_grows_while_nothing_happens() {
             seen.values["redbolt_oldest_hold_seconds holder"] > 1.5
         });
         assert!(grows, "{:#?}", seen.values);
-        // Nobody would ever set it back.
+        // No driver is left that could set it back.
         drop(holder);
         seen.add(&snapshotter);
         assert_eq!(seen.values["redbolt_oldest_hold_seconds holder"], 0.0);

@@ -1,10 +1,10 @@
-//! What one call may want otherwise than its configuration says.
+//! Options of one call that differ from its configuration.
 
 use redbolt::{LockOptions, Retry};
 
 use super::common::{Clients as _, Cluster, PATIENCE, TTL, eventually, ms};
 
-/// With nobody to tell it, a call that does without being woken looks again by its own delay.
+/// The call does without being woken, so it looks again after its own delay.
 #[test]
 fn a_call_may_poll_instead_of_being_woken() {
     let Some(cluster) = Cluster::mixed(3) else { return };

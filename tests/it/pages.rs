@@ -1,4 +1,5 @@
-//! The project's pages: what they link to is there, and the README's picture shows what `PERF.md` says.
+//! The project's pages: every target of a link exists, and the README's picture shows the figures
+//! of `PERF.md`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,7 +9,8 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Every file of the project, by its path below the root; not what builds and tools leave behind.
+/// Every file of the project, by its path below the root, without the files that builds and tools
+/// leave behind.
 fn files() -> BTreeSet<PathBuf> {
     let (mut files, mut dirs) = (BTreeSet::new(), vec![root().to_owned()]);
     while let Some(dir) = dirs.pop() {
@@ -45,7 +47,7 @@ fn prose(text: &str) -> String {
     prose
 }
 
-/// What the links of a page point to: `[..](target)`, `[..]: target`, `src="target"` and the like.
+/// The targets of a page's links: `[..](target)`, `[..]: target`, `src="target"` and the like.
 fn targets(prose: &str) -> Vec<&str> {
     let mut targets = Vec::new();
     for (begin, end) in [("](", ')'), ("href=\"", '"'), ("src=\"", '"'), ("srcset=\"", '"')] {
@@ -74,7 +76,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
     anchors
 }
 
-/// `..` and `.` taken out of a path.
+/// The path without `..` and `.`.
 fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
@@ -87,7 +89,7 @@ fn plain(path: &Path) -> PathBuf {
     plain
 }
 
-/// What is wrong with a link of the page at `from`; `None` if it is right, or leads elsewhere.
+/// The fault of a link of the page at `from`; `None` if it is right, or leads elsewhere.
 fn complaint(files: &BTreeSet<PathBuf>, from: &Path, target: &str) -> Option<String> {
     if target.contains("://") || target.starts_with("mailto:") {
         return None;
@@ -129,7 +131,7 @@ fn a_link_to_no_file_and_one_to_no_heading_are_noticed() {
     assert_eq!(targets(&page), ["b.md", "e.svg", "i.md"]);
 }
 
-/// `REDBOLT_UPDATE=1 cargo test --all-features --test it pages::` draws it anew.
+/// `REDBOLT_UPDATE=1 cargo test --all-features --test it pages::` draws the picture anew.
 #[test]
 fn the_picture_of_the_readme_shows_the_table_of_perf() {
     let drawn = redbolt_benches::picture::beside_others(&read("PERF.md")).expect("a table");
@@ -141,7 +143,7 @@ fn the_picture_of_the_readme_shows_the_table_of_perf() {
     assert!(read(file) == drawn, "{file} is not what PERF.md says: {said}");
 }
 
-/// The cells of a table's line; none for any other.
+/// The cells of a table's line; none for any other line.
 fn cells(line: &str) -> Vec<&str> {
     let inner = line.strip_prefix("| ").and_then(|line| line.strip_suffix(" |"));
     inner.map(|inner| inner.split(" | ").collect()).unwrap_or_default()
@@ -191,7 +193,7 @@ fn the_first_figures_of_perf_are_those_of_its_table() {
     assert_eq!(front.len(), 5, "{front:?}");
 }
 
-/// Who publishes it has one line to change.
+/// A publisher of the project has one line to change.
 #[test]
 fn the_address_of_the_repository_is_in_one_place() {
     let manifest = read("Cargo.toml");

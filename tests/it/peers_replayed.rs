@@ -1,7 +1,7 @@
-//! Redbolt beside clients whose runtime is not to be had from the package registries: the form of
-//! the commands that their sources send, replayed on real servers.
+//! Redbolt beside clients whose runtime is not in the package registries: the commands that their
+//! sources send, replayed on real servers.
 //!
-//! `docs/moving.md` names them. Scripts here have the effect of theirs, in words of our own.
+//! `docs/moving.md` names them. The scripts here have the same effect as theirs, in our own words.
 
 use redbolt::{ExtendError, UnlockError, Unlocked};
 
@@ -10,26 +10,26 @@ use super::common::{PATIENCE, RealServer};
 
 const THEIRS: &str = "6f1d0f2c-theirs";
 
-/// Deletes where the token is the caller's: the release of all of them.
+/// Deletes the key where the token is the caller's: all of these clients release like this.
 const RELEASE: &str = "if redis.call('get', KEYS[1]) == ARGV[1] then \
                        return redis.call('del', KEYS[1]) else return 0 end";
 
-/// Prolongs where the token is the caller's, and sets where there is no key.
+/// Prolongs the key where the token is the caller's, and sets it where there is none.
 const EXTEND_OR_SET: &str = "local held = redis.call('get', KEYS[1]) \
     if held == false then return redis.call('set', KEYS[1], ARGV[1], 'PX', ARGV[2]) and 1 \
     elseif held == ARGV[1] then return redis.call('pexpire', KEYS[1], ARGV[2]) \
     else return -1 end";
 
-/// Sets where there is no key or the caller's.
+/// Sets the key where there is none, or where it is the caller's.
 const SET_UNLESS_FOREIGN: &str = "local held = redis.call('get', KEYS[1]) \
     if held == false and ARGV[3] == 'yes' or held == ARGV[1] then \
     return redis.call('set', KEYS[1], ARGV[1], 'PX', ARGV[2]) end";
 
-/// Deletes what is the caller's and sets it anew.
+/// Deletes the key where it is the caller's, and sets it anew.
 const RENEW: &str = "if redis.call('get', KEYS[1]) == ARGV[1] then redis.call('del', KEYS[1]) end \
                      return redis.call('set', KEYS[1], ARGV[2], 'px', ARGV[3], 'nx')";
 
-/// Sets, whoever has the key.
+/// Sets the key, whichever client has it.
 const SET_ANYHOW: &str = "if redis.call('set', KEYS[1], ARGV[1], 'XX', 'PX', ARGV[2]) then \
     return 'OK' else return redis.call('set', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) end";
 
@@ -39,14 +39,14 @@ fn words(words: &[&str]) -> Words {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// What a client sends to each node.
+/// The commands that a client sends to each node.
 struct Replay {
     name: &'static str,
-    /// The key of the lock `stock` there.
+    /// The key of the lock `stock` at that client.
     key: &'static str,
     acquire: fn(&str) -> Words,
     extend: Option<fn(&str) -> Words>,
-    /// Its extension takes the lock from whoever holds it.
+    /// The client's extension takes the lock from any holder.
     extension_steals: bool,
 }
 
@@ -54,7 +54,7 @@ fn set_nx_px(key: &str) -> Words {
     words(&["SET", key, THEIRS, "NX", "PX", "20000"])
 }
 
-/// Whole seconds go as EX there.
+/// That client sends whole seconds as EX.
 fn set_ex_nx(key: &str) -> Words {
     words(&["SET", key, THEIRS, "EX", "20", "NX"])
 }
@@ -115,7 +115,7 @@ const CLIENTS: [Replay; 7] = [
     },
 ];
 
-/// Sends a command to all nodes; how many said yes to it.
+/// Sends a command to all nodes. Returns how many accepted it.
 fn yes(cluster: &Cluster, command: &[String]) -> usize {
     let is_yes = |node: &&RealServer| {
         let reply = node.command(command);
@@ -143,7 +143,7 @@ fn a_lock_of_either_keeps_the_other_out() {
         assert_eq!(yes(&cluster, &release), 3, "{name}");
 
         let mut lease = redbolt.try_lock(key, TTL).wait().expect("it was released");
-        // Which may still be on its way to the last node.
+        // The SET may still be on its way to the last node.
         assert!(eventually(PATIENCE, || cluster.holders(key) == 3));
         assert_eq!(yes(&cluster, &acquire), 0, "{name} won what Redbolt holds");
         assert_eq!(yes(&cluster, &release), 0, "{name} released what Redbolt holds");
@@ -165,7 +165,7 @@ fn an_extension_takes_redbolts_lock_only_where_it_asks_for_no_owner() {
         let extended = yes(&cluster, &extend(key));
         if client.extension_steals {
             assert_eq!(extended, 3, "{name}");
-            // Redbolt says so, and leaves alone what is no longer its own.
+            // Redbolt reports the loss, and leaves alone the key that is no longer its own.
             let error = lease.extend(TTL).wait().unwrap_err();
             assert!(matches!(error, ExtendError::Lost { .. }), "{name}: {error}");
             assert_eq!(lease.unlock().wait(), Err(UnlockError::NotHeld), "{name}");

@@ -1,4 +1,5 @@
-//! The prefix of the keys: the nodes have it, callers never see it, and everything works below it.
+//! The prefix of the keys: the nodes have it, callers never see it, and every feature works below
+//! it.
 
 use std::thread;
 
@@ -51,7 +52,7 @@ fn the_nodes_have_the_prefix_and_callers_do_not() {
     assert_eq!(cluster.holders("app1:dropped"), 0);
 }
 
-/// What two clients mean is prefix and key joined.
+/// Two clients mean the same lock if prefix and key joined are the same.
 #[test]
 fn locks_below_different_prefixes_are_different_and_joined_names_are_the_same() {
     let Some(cluster) = Cluster::mixed(3) else { return };
@@ -86,7 +87,8 @@ fn key_and_prefix_have_4096_bytes_together() {
     assert!(matches!(Client::connect(config), Err(ConnectError::Config(_))));
 }
 
-/// One of the two has a part of the key as its prefix: their messages are about the key of the nodes.
+/// One of the two clients has a part of the key as its prefix: their messages name the key of the
+/// nodes.
 #[test]
 fn a_waiter_below_a_prefix_is_woken_by_the_release() {
     let Some(cluster) = Cluster::start(&[Kind::Valkey91; 3], &[]) else { return };
@@ -127,8 +129,8 @@ fn a_client_has_its_prefix_too() {
     assert!(eventually(PATIENCE, || cluster.holders("s:k") == 0));
 }
 
-/// Waiters of one process have one key, messages another: a lease that somebody elsewhere waits for
-/// does not go round here for ever.
+/// Waiters of one process have one key, and messages have another. A lease that a client elsewhere
+/// waits for does not go round here for ever.
 #[test]
 fn who_waits_elsewhere_below_a_prefix_is_not_forgotten_by_a_client() {
     let Some(cluster) = Cluster::start(&[Kind::Valkey91; 3], &[]) else { return };
@@ -150,7 +152,7 @@ fn who_waits_elsewhere_below_a_prefix_is_not_forgotten_by_a_client() {
                 });
             }
             drop(guard);
-            // Long before the lease that goes round here has too little left for the next.
+            // Long before the lease that goes round here has too little left for the next waiter.
             let has_won = eventually(TTL / 4, || waits.is_finished());
             is_over.store(true, std::sync::atomic::Ordering::Relaxed);
             has_won

@@ -1,5 +1,5 @@
-//! Masters that were replicas, or had some, as clients see them that meet them for the first time:
-//! each client of these tests is a newcomer, as each run of the command is.
+//! Masters that were replicas, or had some, as newcomers see them: each client of these tests meets
+//! its server for the first time, as each run of the command does.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use super::common::{
     PATIENCE, RealServer, available_kinds, causes, eventually, ms, on_each_kind, settled_nodes,
 };
 
-/// The longest TTL of these locks, and so about the time that a node waits.
+/// The longest TTL of these locks, and so about the time for which a node does not vote.
 const MAX_TTL: Duration = Duration::from_secs(2);
 
 fn config(server: &RealServer) -> Config {
     Config::new([server.url()]).expect("an address").max_ttl(MAX_TTL).node_timeout(ms(500))
 }
 
-/// What a client that has never met the server gets.
+/// The result for a client that has never met the server.
 fn newcomer(server: &RealServer) -> Result<(), LockError> {
     newcomer_with(config(server))
 }
@@ -35,8 +35,8 @@ fn refused(result: Result<(), LockError>) -> Vec<Cause> {
     }
 }
 
-/// Newcomers come again and again, and none is let in before the locks are over that the server
-/// may have lost at `lost_at` on the clock; then one is.
+/// Newcomers come again and again. None gets a lock before the locks are over that the server may
+/// have lost at `lost_at` on the clock; then one does.
 fn is_met_again(server: &RealServer, lost_at: redbolt::Instant) {
     let name = server.kind().name();
     let mut waited = 0;
@@ -54,7 +54,7 @@ fn is_met_again(server: &RealServer, lost_at: redbolt::Instant) {
     assert!(waited > 0, "{name}");
 }
 
-/// Until the server's own age is no reason to wait.
+/// Waits until the server's own age is no reason to wait.
 fn grows_old(server: &RealServer) {
     assert!(eventually(PATIENCE, || newcomer(server).is_ok()), "{}", server.kind().name());
 }
@@ -66,7 +66,7 @@ fn a_promoted_replica_is_not_believed_before_what_it_lost_is_over_and_then_by_al
         grows_old(&server);
         for _ in 0..2 {
             server.replicate(&master);
-            // Not even by its own word in the greeting.
+            // The replica does not vote, and names itself a replica in the greeting.
             assert_eq!(refused(newcomer(&server)), [Cause::Replica]);
             let promoted_at = now();
             server.command(&["REPLICAOF", "NO", "ONE"]);
@@ -88,7 +88,7 @@ fn a_plain_master_lets_newcomers_in_and_keeps_no_marker() {
     });
 }
 
-/// Its second replication id comes back from its file.
+/// The server reads its second replication id back from its file.
 #[test]
 fn a_master_with_replicas_is_believed_again_after_its_restart() {
     for (args, save) in [

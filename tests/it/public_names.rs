@@ -1,4 +1,4 @@
-//! The names that programs outside rely on: each is used here as they use it.
+//! The names on which programs outside rely: this file uses each of them as they do.
 
 use std::time::Duration;
 

@@ -52,7 +52,7 @@ fn a_node_that_hangs_owes_its_replies_after_a_node_timeout() {
     assert!(nodes[2].replies.is_empty());
 }
 
-/// A list of clients has up to a kilobyte of each.
+/// A list of clients takes up to a kilobyte for each.
 #[test]
 fn a_reply_of_some_megabytes_is_read_and_breaks_no_connection() {
     let Some(cluster) = Cluster::mixed(3) else { return };

@@ -1,4 +1,5 @@
-//! The queues of the client: whoever waits in one is served, whatever became of those before.
+//! The queues of the client: every waiter in one is served, whatever became of the waiters before
+//! it.
 
 use std::thread;
 use std::time::Duration;
@@ -8,15 +9,15 @@ use redbolt::{Client, Guard, LockError, LockOptions};
 use super::client::{embedded, in_use, is_clean, patient};
 use super::common::{PATIENCE, SLACK, TTL, eventually, fresh_config, ms, timed};
 
-/// Less than it takes for anything else to come up in an idle I/O thread.
+/// Less than an idle I/O thread takes until its next event of another kind.
 const SOON: Duration = ms(800);
 
-/// For as long as it takes, without a deadline that could end it.
+/// Options to wait without a deadline that could end the test's call.
 fn endless(ttl: Duration) -> LockOptions {
     patient(ttl).timeout(Duration::from_secs(3600))
 }
 
-/// Begins to wait for `k`, and comes back once `calls` are under way.
+/// Begins to wait for `k`, and returns once `calls` are under way.
 fn begin<'scope>(
     scope: &'scope thread::Scope<'scope, '_>,
     shared: &'scope Client,
@@ -39,7 +40,7 @@ fn who_queued_before_a_lock_was_won_does_not_wait_longer_than_its_lease() {
         held.unlock().wait().unwrap();
         let guard = first.join().unwrap().expect("the lock was free");
         let deadline = guard.deadline();
-        // Its holder hangs, and never lets go.
+        // The holder hangs, and never lets go.
         std::mem::forget(guard);
         assert!(eventually(PATIENCE, || second.is_finished()), "{shared:?}");
         assert!(second.join().unwrap().is_ok() && redbolt::now() >= deadline);
@@ -70,7 +71,7 @@ fn what_is_given_back_while_the_handle_shuts_down_is_released_before_it_has() {
     let (nodes, shared) = embedded(|config| config);
     let first = shared.try_lock("first", TTL).wait().unwrap();
     let second = shared.try_lock("second", TTL).wait().unwrap();
-    // The releases of one node are owed until it goes on.
+    // The client owes the releases of this node until it goes on.
     nodes.pause(0).unwrap();
     thread::scope(|scope| {
         drop(first);
@@ -80,7 +81,7 @@ fn what_is_given_back_while_the_handle_shuts_down_is_released_before_it_has() {
         }));
         drop(second);
         let gone = |node| nodes.key_count(node).is_ok_and(|keys| keys == 0);
-        // Nothing else wakes the I/O thread so soon.
+        // No other event wakes the I/O thread so soon.
         assert!(eventually(SOON, || gone(1) && gone(2)), "it waits for the end");
         nodes.resume(0).unwrap();
         assert_eq!(end.join().unwrap(), 0);
@@ -106,7 +107,7 @@ fn the_nearer_of_two_limits_of_a_shutdown_counts() {
     });
 }
 
-/// Calls that a shutdown ends do not wait for what the shutdown waits for.
+/// Calls that a shutdown ends do not wait for the releases for which the shutdown waits.
 #[test]
 fn calls_end_by_their_own_time_while_the_handle_shuts_down() {
     let (nodes, shared) = embedded(|config| config);

@@ -1,5 +1,5 @@
-//! Retries: in the time asked for, each behind the release of the one before; and none goes on after
-//! the call.
+//! Retries: each comes in the time asked for, behind the release of the attempt before. None goes
+//! on after the call.
 
 use std::sync::mpsc::channel;
 use std::thread;
@@ -22,7 +22,7 @@ fn occupy_all(cluster: &Cluster, key: &str) {
     (0..cluster.len()).for_each(|index| cluster.occupy(index, key));
 }
 
-/// The SETs of one server as they are run: when, and with what token.
+/// The SETs of one server as it runs them: the time of each, and its token.
 struct Monitor {
     wire: Wire,
 }
@@ -34,7 +34,7 @@ impl Monitor {
         Self { wire }
     }
 
-    /// The next SET of a key that is not occupied by the test itself: seconds and token.
+    /// The next SET of a key that the test itself does not occupy: seconds and token.
     fn next_set(&mut self) -> (f64, String) {
         loop {
             let line = self.wire.reply().expect("the server goes on");
@@ -49,7 +49,8 @@ impl Monitor {
     }
 }
 
-/// A taken majority: the minority that was won is given back at once, after each attempt.
+/// The majority is taken: the client gives the minority that it won back at once, after each
+/// attempt.
 #[test]
 fn a_failure_after_several_attempts_leaves_no_key_on_the_free_minority() {
     let Some(cluster) = Cluster::mixed(5) else { return };
@@ -66,11 +67,11 @@ fn a_failure_after_several_attempts_leaves_no_key_on_the_free_minority() {
     tokens.sort();
     tokens.dedup();
     assert_eq!(tokens.len(), 4, "a token for each attempt");
-    // Its own client's id is in each of them, and nothing else is alike.
+    // Each token has its client's id, and nothing else in them is alike.
     assert!(tokens.iter().all(|token| token.get(..16) == tokens[0].get(..16)), "{tokens:?}");
 }
 
-/// By the clock of the server: the next attempt comes no earlier than `delay` after the last.
+/// By the clock of the server, the next attempt comes no earlier than `delay` after the last.
 #[test]
 fn the_wait_between_attempts_is_at_least_the_delay_and_the_jitter_varies_it() {
     let Some(cluster) = Cluster::mixed(1) else { return };
@@ -82,7 +83,8 @@ fn the_wait_between_attempts_is_at_least_the_delay_and_the_jitter_varies_it() {
     taken(client.lock("k", LockOptions::new(TTL).retry(retry)).wait());
     let times: Vec<_> = (0..attempts).map(|_| monitor.next_set().0).collect();
     let waits: Vec<_> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    // The monitor's clock is the wall clock in microseconds; half a millisecond for its rounding.
+    // The monitor's clock is the wall clock in microseconds; the test allows half a millisecond for
+    // its rounding.
     assert!(waits.iter().all(|&wait| wait >= delay.as_secs_f64() - 0.000_5), "{waits:?}");
     let (least, most) = waits
         .iter()
@@ -118,7 +120,7 @@ fn a_blocking_call_ends_by_its_deadline() {
             assert!(elapsed <= deadline + super::common::SLACK, "{deadline:?}: {elapsed:?}");
         }
     }
-    // The same where the nodes hang, and the call's end comes before the `node_timeout`.
+    // The same holds where the nodes hang, and the call's end comes before the `node_timeout`.
     let patient = Client::connect(cluster.config().node_timeout(ms(4_000))).unwrap();
     (0..3).for_each(|index| cluster.node(index).freeze());
     for deadline in [ms(1), ms(100)] {
@@ -179,13 +181,13 @@ fn what_a_call_says_of_retries_wins_over_the_configuration() {
     let before = cluster.set_count(0);
     let acquire = LockOptions::new(TTL).retry(endless.timeout(ms(500)));
     let ended = client.lock("k", acquire).wait();
-    // Its time may end in the midst of an attempt.
+    // The call's time may end in the midst of an attempt.
     assert!(matches!(ended, Err(LockError::Taken(_) | LockError::NoQuorum(_))), "{ended:?}");
     assert!(cluster.set_count(0) >= before + 7);
 }
 
-/// A is free, B becomes free, C is taken meanwhile: the client's own key of the first attempt on A
-/// must not stand in the way of the second.
+/// Node A is free, B becomes free, and C is taken meanwhile. The client's own key of the first
+/// attempt on A must not stand in the way of the second attempt.
 #[test]
 fn a_partial_lock_is_released_before_the_next_attempt() {
     let Some(cluster) = Cluster::mixed(3) else { return };
@@ -235,7 +237,8 @@ fn a_foreign_key_that_goes_between_two_attempts_lets_the_second_win() {
     }
 }
 
-/// Cancelled while it waits for its next attempt, and while an attempt is won but not handed over.
+/// The call is cancelled while it waits for its next attempt, and while an attempt is won but not
+/// handed over.
 #[test]
 fn a_cancelled_acquisition_says_so_and_leaves_no_key_anywhere() {
     let Some(cluster) = Cluster::mixed(3) else { return };

@@ -17,7 +17,7 @@ const PASSWORD: &str = "pass-s3cr3t";
 /// A token of the caller's own.
 const TOKEN: &str = "tok-s3cr3t-en";
 
-/// Nothing of what must not be seen is in `value`, also where bytes are printed as numbers.
+/// `value` prints no secret, not even as a list of byte numbers.
 #[track_caller]
 fn keeps_quiet(value: &impl Debug) {
     for text in [format!("{value:?}"), format!("{value:#?}")] {
@@ -85,7 +85,7 @@ fn the_key_of_a_client_certificate_is_not_printed() {
     says_nothing(&format!("{error} {error:?}"));
 }
 
-/// Every public value that holds a password or a token, or came by one.
+/// Every public value that holds a password or a token, or that was made from one.
 #[test]
 fn clients_leases_and_reports_print_no_secret() {
     let args = ["--requirepass", PASSWORD];
@@ -151,8 +151,8 @@ fn clients_print_no_secret() {
     assert!(!format!("{guard:?} {shared:?}").contains(&token));
 }
 
-/// A server that gives back, as an error, whatever it was sent: as real ones do with a command
-/// that they do not know.
+/// A server that returns every request as an error, as real ones do with a command that they do not
+/// know.
 fn echo() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("an address").port();

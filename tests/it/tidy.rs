@@ -1,5 +1,5 @@
-//! The shape of the sources of all crates: who may import whom, what every file begins with, how
-//! long it is.
+//! The shape of the sources of all crates: which module may import which, how every file begins,
+//! and how long it may be.
 
 use std::fs;
 use std::path::Path;
@@ -69,7 +69,7 @@ fn imports_point_only_downward() {
     }
 }
 
-/// What the machine needs comes with its inputs, and what it wants done are its actions.
+/// The machine gets all that it needs with its inputs, and asks for work by its actions.
 #[test]
 fn waiting_knows_nothing_of_the_engine() {
     for source in sources("src/engine/wait") {
@@ -117,7 +117,7 @@ fn every_file_says_what_it_is_for_and_is_no_longer_than_it_may_be() {
     }
 }
 
-/// Else a file would be in two crates, and its imports in neither's order.
+/// Otherwise a file would be in two crates, and neither crate's order of imports would hold for it.
 #[test]
 fn no_file_is_taken_by_its_path() {
     let attribute = concat!("#[", "path");
@@ -126,7 +126,7 @@ fn no_file_is_taken_by_its_path() {
     }
 }
 
-/// What the model and the harness share with the client they could get wrong together.
+/// The model and the harness must not share code with the client: the same error could be in both.
 #[test]
 fn crates_depend_only_on_those_below() {
     let allowed: [(&str, &[&str]); 5] = [
@@ -151,7 +151,7 @@ fn crates_depend_only_on_those_below() {
     }
 }
 
-/// A setting that a user cannot read about is none.
+/// A setting that a user cannot read about does not exist for that user.
 #[test]
 fn every_setting_is_in_the_table_of_settings() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -1,4 +1,5 @@
-//! TLS: locks through it are as good as without, and what is wrong with it is said of the node.
+//! TLS: locks through it work as well as without, and the client names the node with any fault of
+//! it.
 
 use std::time::Duration;
 
@@ -52,7 +53,7 @@ fn a_lock_through_tls_is_as_good_as_one_without() {
         let kept = LockOptions::new(TTL).keep_alive();
         let mut lease = client.try_lock("k", kept).wait().unwrap();
         lease.extend(TTL).wait().unwrap();
-        // Who waits is woken by messages through the same connections.
+        // A waiter is woken by messages through the same connections.
         let waiter = Client::connect(config()).unwrap();
         let taken = std::thread::scope(|scope| {
             let waits =
@@ -84,7 +85,7 @@ fn a_lock_through_tls_is_as_good_as_one_without() {
     }
 }
 
-/// More than a socket takes at once, to a server that does not read for a while.
+/// More bytes than a socket takes at once, to a server that does not read for a while.
 #[test]
 fn much_at_once_goes_through_tls_in_pieces_and_none_is_lost() {
     let authority = Authority::new();
@@ -183,7 +184,7 @@ fn what_is_wrong_with_a_certificate_is_said_of_the_node() {
             refusal(with(&server, Tls::new().ca(stranger.pem()))),
             Cause::CertificateUntrusted
         );
-        // To a plain port, where Redis and Valkey keep silent; and plainly to its TLS port.
+        // TLS to a plain port, where Redis and Valkey keep silent; and plain bytes to the TLS port.
         let to_plain = vec![format!("rediss://127.0.0.1:{}", server.server.port())];
         let hasty = fresh_config(to_plain).tls(trusting()).connect_timeout(ms(300));
         assert_eq!(refusal(hasty), Cause::TlsTimeout);
@@ -199,7 +200,7 @@ fn what_is_wrong_with_a_certificate_is_said_of_the_node() {
             let args = ["--tls-auth-clients", "yes", "--tls-protocols", protocols];
             let server = start(&good, &args).unwrap();
             let refused = refusal(with(&server, trusting()));
-            // TLS 1.2 has no word of its own for it.
+            // TLS 1.2 has no alert of its own for this fault.
             let is_named = refused == Cause::ClientCertificate;
             assert!(
                 is_named || (protocols == "TLSv1.2" && refused == Cause::TlsFailed),
@@ -222,7 +223,8 @@ fn what_is_wrong_with_a_certificate_is_said_of_the_node() {
     }
 }
 
-/// A node whose certificate is not what it should be is no obstacle, and well once it is mended.
+/// A node whose certificate is wrong is no obstacle, and votes again once the certificate is
+/// mended.
 #[test]
 fn a_node_with_a_bad_certificate_is_an_absent_node_and_told_once() {
     let authority = Authority::new();
@@ -237,7 +239,7 @@ fn a_node_with_a_bad_certificate_is_an_absent_node_and_told_once() {
     }
     let notices: Vec<_> = client.notices().wait().into_iter().map(|told| told.cause).collect();
     assert_eq!(notices, [Cause::CertificateExpired]);
-    // Both at once: a certificate without its key is refused.
+    // Certificate and key at once: the server refuses a certificate without its key.
     let (cert, key) = (good.cert_file.display().to_string(), good.key_file.display().to_string());
     let set = ["CONFIG", "SET", "tls-cert-file", &cert, "tls-key-file", &key];
     assert_eq!(servers[2].server.command(&set), b"+OK\r\n");
@@ -282,7 +284,7 @@ fn certificates_and_keys_that_cannot_be_used_are_refused_by_their_role() {
     assert_eq!(error, ConfigError::TlsUnused.to_string());
 }
 
-/// Without a scheme an address is as the configuration says; `redis://` is what it says.
+/// An address without a scheme uses TLS as the configuration says; `redis://` is always plain.
 #[test]
 fn a_bare_address_goes_through_tls_where_tls_is_configured() {
     let authority = Authority::new();
@@ -290,7 +292,7 @@ fn a_bare_address_goes_through_tls_where_tls_is_configured() {
     let bare: Vec<_> = servers.iter().map(|server| format!("127.0.0.1:{}", server.port)).collect();
     cycle(&Client::connect(config(bare.clone(), &authority)).unwrap(), "k");
     assert_eq!(refusal(fresh_config(bare)), Cause::TlsWanted);
-    // A set of nodes that is on its way to TLS.
+    // A set of nodes on its way to TLS.
     let mut mixed = urls(&servers, "localhost");
     mixed[1] = servers[1].server.url();
     mixed[2] = servers[2].server.unix_url();
@@ -299,7 +301,8 @@ fn a_bare_address_goes_through_tls_where_tls_is_configured() {
     assert_eq!(client.voters().count(), 3);
 }
 
-/// Two honest nodes and one with each trick: locks are had at once, and the node is away.
+/// Two honest nodes and one with each trick: the client gets locks at once, and counts the node as
+/// away.
 #[test]
 fn whatever_a_tls_server_does_the_other_nodes_are_not_delayed() {
     let Some(cluster) = Cluster::mixed(3) else { return };
@@ -327,7 +330,7 @@ fn whatever_a_tls_server_does_the_other_nodes_are_not_delayed() {
             config.connect_timeout(ms(700)).node_timeout(ms(4_000))
         };
         drop(ends_within(ms(700), || Client::connect(config())).unwrap());
-        // Locks are had while the node is still in its handshake, too.
+        // The client also gets locks while the node is still in its handshake.
         let client = Client::open(config()).unwrap();
         assert!(eventually(PATIENCE, || { client.is_ready() }));
         let is_known = eventually(PATIENCE, || {
@@ -336,7 +339,7 @@ fn whatever_a_tls_server_does_the_other_nodes_are_not_delayed() {
         });
         assert!(is_known, "{trick:?}: {:?}", client.nodes().wait()[2]);
         assert!(relay.connections() > 0);
-        // It mends its ways.
+        // The relay mends its ways.
         relay.play(Trick::Honest);
         let is_back = eventually(PATIENCE, || {
             cycle(&client, "k");
@@ -346,8 +349,8 @@ fn whatever_a_tls_server_does_the_other_nodes_are_not_delayed() {
     }
 }
 
-/// The vote of a node that breaks TLS under a request is unknown, and what it may have written is
-/// deleted when it is back.
+/// The vote of a node that breaks TLS under a request is unknown. The client deletes the key that
+/// the node may have written when the node is back.
 #[test]
 fn a_vote_behind_broken_tls_is_unknown_and_its_key_is_deleted_later() {
     let Some(cluster) = Cluster::mixed(3) else { return };

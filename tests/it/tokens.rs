@@ -1,4 +1,5 @@
-//! Tokens of other libraries: what knows the key and the token of a lock may extend and release it.
+//! Tokens of other libraries: a client that knows the key and the token of a lock may extend and
+//! release it.
 
 use redbolt::{ExtendError, UnlockError, Unlocked};
 

@@ -1,5 +1,5 @@
-//! Spans and events: what happens to locks and nodes, in the words of the documentation, and never
-//! a token.
+//! Spans and events: they report what happens to locks and nodes, in the words of the
+//! documentation, and never a token.
 
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Write as _};
@@ -29,11 +29,11 @@ struct State {
     events: Vec<Told>,
     /// Name, fields and parent of each span.
     spans: BTreeMap<u64, (String, Option<u64>)>,
-    /// Those that are closed.
+    /// The spans that are closed.
     closed: Vec<String>,
 }
 
-/// Keeps what this thread tells, below `redbolt::`.
+/// Keeps the spans and events of this thread below `redbolt::`.
 #[derive(Clone, Default)]
 struct Recording(Arc<Mutex<State>>);
 
@@ -94,7 +94,7 @@ impl Subscriber for Recording {
 }
 
 impl Recording {
-    /// The events of a name since the last time, as their fields.
+    /// The events since the last call, with their fields.
     fn take(&self) -> Vec<Told> {
         std::mem::take(&mut self.0.lock().expect("no panic").events)
     }
@@ -160,7 +160,7 @@ fn the_life_of_a_lock_is_told_in_its_spans() {
     assert!(!all.contains("a-given-token") && !all.contains(&tokens[0]), "{all}");
 }
 
-/// One node frozen, one restarted: what is said of them, at which level, and once each.
+/// One node freezes and one restarts: the events for them, at their levels, once each.
 #[test]
 fn what_happens_to_nodes_is_told_once() {
     let Some(mut cluster) = Cluster::mixed(5) else { return };
@@ -255,7 +255,7 @@ fn a_lost_lease_a_wake_and_a_transfer_are_told() {
                 "{lost:?}"
             );
 
-            // The holder may release before it has read what the waiter told it.
+            // The holder may release before it has read the waiter's message.
             let is_sent = |told: &Told| told.fields.contains("direction=\"sent\"");
             assert!(eventually(PATIENCE, || {
                 release_beside(&mut client, &mut waiter, &cluster);
@@ -265,7 +265,7 @@ fn a_lost_lease_a_wake_and_a_transfer_are_told() {
     }
 }
 
-/// Releases a lock that the waiter waits for.
+/// Releases a lock for which the waiter waits.
 fn release_beside(client: &mut Looped, waiter: &mut Looped, cluster: &Cluster) {
     let published = || {
         let stats = cluster.nodes().map(|server| server.command(&["INFO", "commandstats"]));

@@ -1,5 +1,5 @@
-//! Locks that change hands by a script, on real servers of every version, beside nodes that freeze and
-//! die.
+//! Locks that change hands by a script, on real servers of every version, beside nodes that freeze
+//! and die.
 
 use std::sync::Mutex;
 use std::thread;
@@ -21,8 +21,8 @@ fn client(cluster: &Cluster) -> Client {
     Client::connect(config).expect("the nodes are there")
 }
 
-/// Two clients take their turns, and count them without a lock of their own; `during` is called in
-/// some of them.
+/// Two clients take their turns, and count them without a lock of their own. The test calls
+/// `during` in some of the turns.
 pub(super) fn take_turns(cluster: &Cluster, during: impl Fn(u64) + Sync) {
     let counter = Mutex::new(0);
     thread::scope(|scope| {
@@ -32,7 +32,7 @@ pub(super) fn take_turns(cluster: &Cluster, during: impl Fn(u64) + Sync) {
                 for _ in 0..TURNS {
                     let lease = client.lock("k", TTL).wait().expect("its turn comes");
                     let read = *counter.lock().expect("nobody panics");
-                    // The other has the time to queue.
+                    // The other client has the time to queue.
                     thread::sleep(ms(2));
                     during(read);
                     assert!(lease.is_valid());
@@ -46,7 +46,7 @@ pub(super) fn take_turns(cluster: &Cluster, during: impl Fn(u64) + Sync) {
     assert_eq!(*counter.lock().expect("nobody panics"), 2 * TURNS, "no two at a time");
 }
 
-/// No client has a key that it does not hold: none stands at any node that can be asked.
+/// No client has a key that it does not hold: no node that can be asked has one.
 fn assert_none_left(cluster: &Cluster) {
     assert!(eventually(PATIENCE, || cluster.holders("k") == 0), "a key is left");
 }
@@ -56,7 +56,7 @@ fn a_lock_changes_hands_by_scripts_on_every_kind_of_server() {
     on_each_kind(|kind| {
         let Some(cluster) = Cluster::start(&[kind; 3], &[]) else { return };
         take_turns(&cluster, |_| {});
-        // Where releases need scripts themselves they go by their hashes.
+        // Where releases need scripts themselves, the client sends those by their hashes.
         let scripts = cluster.calls("eval");
         assert!(scripts >= TURNS * 3, "{}: {scripts} scripts", kind.name());
         assert_none_left(&cluster);
@@ -128,7 +128,8 @@ fn a_node_that_freezes_or_dies_in_the_middle_keeps_no_lock_from_changing_hands()
     assert_eq!(*counter.lock().expect("nobody panics"), 2 * TURNS, "no two at a time");
 }
 
-/// Who waited in vain reads nothing between its calls: a holder that still knows of it deletes the key.
+/// A client that waited in vain reads nothing between its calls: a holder that still knows of it
+/// deletes the key.
 #[test]
 fn nothing_is_handed_over_to_a_client_between_its_calls() {
     let Some(cluster) = Cluster::start(&[Kind::Valkey91; 3], &[]) else { return };

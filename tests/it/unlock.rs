@@ -1,4 +1,5 @@
-//! Release: only one's own key, from anywhere, as often as one likes; it says what came of it.
+//! Release: the client deletes only its own key, from anywhere and any number of times, and reports
+//! the result.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -38,7 +39,8 @@ fn an_unlock_after_expiry_leaves_the_next_holder_alone_and_says_not_held() {
     let Some(cluster) = Cluster::mixed(5) else { return };
     let (late, next) = (cluster.client(), cluster.client());
     let lease = late.try_lock("k", ms(1_000)).wait().unwrap();
-    // Gone everywhere: a vote against the next on a node whose key expires last is for good.
+    // Gone everywhere: a vote against the next client on a node whose key expires last would be
+    // final.
     assert!(eventually(PATIENCE, || cluster.holders("k") == 0));
     let held = next.try_lock("k", TTL).wait().unwrap();
     assert!(eventually(PATIENCE, || cluster.holders("k") == 5));
@@ -60,7 +62,7 @@ fn a_second_unlock_is_harmless_and_says_not_held() {
     assert_eq!(client.unlock_token("k", &token).wait(), Err(UnlockError::NotHeld));
     assert_eq!(next.unlock().wait().unwrap(), Unlocked::Released);
 
-    // Under a lease that is alive: its owner learns of it at the next call.
+    // Another client releases a lease that is alive: its owner learns of it at the next call.
     let mut lease = client.try_lock("k", TTL).wait().unwrap();
     assert_eq!(
         client.unlock_token("k", lease.token().unwrap()).wait().unwrap(),
@@ -87,7 +89,7 @@ fn another_client_with_key_and_token_unlocks_a_detached_lock() {
     assert_eq!(cluster.holders("k"), 0);
 }
 
-/// Released by a quorum; what is owed to the others is paid when they are back.
+/// A quorum releases the lock; the client pays the other nodes its debts when they are back.
 #[test]
 fn an_unlock_says_released_not_held_or_unknown_as_a_quorum_answers() {
     let Some(cluster) = Cluster::mixed(3) else { return };
@@ -171,7 +173,7 @@ fn a_scoped_lock_is_released_on_return_early_return_and_panic() {
     assert_eq!(text.downcast_ref::<&str>(), Some(&"in the work"));
     assert!(eventually(PATIENCE, || holders() == 0));
 
-    // The client is whole after all that.
+    // The client works fully after all that.
     let lease = client.try_lock("k", TTL).wait().unwrap();
     assert_eq!(lease.unlock().wait().unwrap(), Unlocked::Released);
     cluster.occupy(0, "k");
@@ -196,7 +198,7 @@ impl From<LockError> for WorkError {
     }
 }
 
-/// The lock ends under the work: its own error is what counts, and without one the loss is.
+/// The lock ends under the work: the work's own error counts, and without one the loss does.
 #[test]
 fn the_error_of_the_work_wins_over_the_loss_of_its_lock() {
     let Some(cluster) = Cluster::mixed(3) else { return };
@@ -219,7 +221,7 @@ fn the_error_of_the_work_wins_over_the_loss_of_its_lock() {
     assert!(matches!(result, Err(WorkError::Lock(LockError::Lost))), "{result:?}");
 }
 
-/// An unlock needs no memory, nor does an extension: both go through where a lock does not.
+/// Unlocks and extensions need no memory: both go through where a lock does not.
 #[test]
 fn a_node_out_of_memory_still_extends_and_releases() {
     let Some(cluster) = Cluster::mixed(5) else { return };

@@ -1,5 +1,5 @@
-//! Waiting for a held lock: who waits is woken by the release, in order, and costs the servers
-//! next to nothing meanwhile.
+//! Waiting for a held lock: the release wakes the waiters, in order, and meanwhile they cost the
+//! servers next to nothing.
 
 use std::sync::Mutex;
 use std::thread;
@@ -12,11 +12,11 @@ use super::common::{
     wait_released,
 };
 
-/// So rarely that a test which needs it fails.
+/// So rarely that a test which needs a poll fails.
 pub(crate) const SELDOM: Retry = Retry::every(Duration::from_secs(60), Duration::ZERO);
 
 fn waiting_client(cluster: &Cluster) -> Client {
-    // On a busy machine a node may answer late; the order is not about that.
+    // On a busy machine a node may answer late; the test is about the order only.
     let config = cluster.config().node_timeout(ms(500)).retry(SELDOM.timeout(PATIENCE));
     Client::connect(config).expect("the nodes are there")
 }
@@ -26,7 +26,7 @@ fn sent(cluster: &Cluster, command: &str) -> u64 {
     cluster.calls(command) - cluster.calls("eval") - cluster.calls("evalsha")
 }
 
-/// How many words and looks the turns of a holder and a waiter take in all.
+/// How many messages and looks the turns of a holder and a waiter take in all.
 fn words_and_looks(cluster: &Cluster, turns: u64) -> (u64, u64) {
     let holder = cluster.client();
     let (mut looks, words) = (0, sent(cluster, "publish"));
@@ -62,8 +62,8 @@ fn a_waiter_is_woken_by_the_release_and_not_by_a_poll() {
     // A script's GET would count like a poll.
     let Some(cluster) = Cluster::start(&[Kind::Valkey91; 5], &[]) else { return };
     let mut tries = Vec::new();
-    // One look belongs to the announcement. On a busy machine a poll is due now and then, or who is
-    // woken comes before the release has reached the other nodes, and is told once more.
+    // One look belongs to the announcement. On a busy machine a poll is due now and then. Or a
+    // woken waiter comes before the release has reached the other nodes, and gets a second message.
     for _ in 0..3 {
         let (words, looks) = words_and_looks(&cluster, TURNS);
         if words < TURNS * 5 / 2 && looks < TURNS * 3 / 2 {
@@ -74,8 +74,10 @@ fn a_waiter_is_woken_by_the_release_and_not_by_a_poll() {
     panic!("woken, not polling: {tries:?} words and looks in {TURNS} turns");
 }
 
-/// How many of the six pairs of four waiters, who came one after the other, get the lock in that order:
-/// by transfers or woken, from a holder that reads while they come or only when it releases.
+/// How many of the six pairs of four waiters, which came one after the other, get the lock in that
+/// order.
+/// The waiters get it by transfers or are woken, from a holder that reads while they come or only
+/// when it releases.
 fn pairs_in_order(cluster: &Cluster, transfers: bool, reads: bool) -> u32 {
     let waiting = || {
         let config = cluster.config().node_timeout(ms(500)).retry(SELDOM.timeout(PATIENCE));
@@ -84,7 +86,8 @@ fn pairs_in_order(cluster: &Cluster, transfers: bool, reads: bool) -> u32 {
     };
     let holder = cluster.client();
     let lease = holder.try_lock("k", TTL).wait().expect("nobody has it");
-    // Who is not heard at one node says so again at the next, and comes later.
+    // A waiter that is not heard at one node repeats its announcement at the next, and so comes
+    // later.
     assert!(eventually(PATIENCE, || {
         wait_released(&holder, ms(1));
         cluster.nodes().all(|server| {
@@ -127,7 +130,8 @@ fn waiters_have_their_turns_in_the_order_in_which_their_holder_hears_of_them() {
     assert!(pairs * 10 >= 6 * ROUNDS * 9, "{pairs} of {} pairs in order", 6 * ROUNDS);
 }
 
-/// The holder finds the messages of several nodes at once. Chance alone has half of the pairs in order.
+/// The holder finds the messages of several nodes at once. Chance alone would put half of the pairs
+/// in order.
 #[test]
 fn a_holder_that_reads_at_its_release_gives_most_waiters_their_turns_in_order() {
     const ROUNDS: u32 = 40;
@@ -197,7 +201,7 @@ fn commands(server: &RealServer) -> u64 {
 fn clients_that_wait_cost_the_servers_next_to_nothing() {
     const WAITERS: usize = 32;
     let Some(cluster) = Cluster::start(&[Kind::Valkey91; 5], &[]) else { return };
-    // No key ends by itself before its waiters give up: they have to be woken.
+    // No key ends by itself before its waiters give up, so the release has to wake them.
     let ttl = PATIENCE * 4;
     let config = cluster.config().max_ttl(ttl).retry(SELDOM.timeout(PATIENCE * 3));
     let holder = Client::connect(config.clone()).unwrap();
@@ -238,7 +242,7 @@ fn a_waiter_follows_a_holder_that_died_when_its_key_ends() {
         let mut dead = Looped::connect(cluster.config());
         let ttl = ms(1_000);
         let begin = redbolt::now();
-        // As one that is killed: its keys stay.
+        // The client goes as if it were killed: its keys stay.
         let lease = dead.try_lock("k", ttl).unwrap();
         drop(dead);
         drop(lease);
@@ -250,7 +254,7 @@ fn a_waiter_follows_a_holder_that_died_when_its_key_ends() {
     }
 }
 
-/// Polled at the default pace, several times before it ends.
+/// The waiter polls at the default pace, several times before the lock ends.
 #[test]
 fn a_lock_of_another_kind_is_polled_for_and_taken_soon_after_its_end() {
     let Some(cluster) = Cluster::mixed(5) else { return };
@@ -296,7 +300,8 @@ fn a_key_that_was_left_behind_at_one_node_keeps_nobody_from_a_free_lock() {
     }
 }
 
-/// Twenty that wait for a lock whose holder cannot be told, because it has gone or is of another kind.
+/// Twenty clients wait for a lock whose holder cannot be told, because it has gone or is of another
+/// kind.
 #[test]
 fn clients_that_no_holder_hears_cost_each_node_four_commands_per_second_each_at_most() {
     const WAITERS: u64 = 20;

@@ -1,4 +1,4 @@
-//! Direct wake where nodes are down: the lock goes from hand to hand by messages all the same.
+//! Direct wake where nodes are down: messages still pass the lock from client to client.
 
 use std::thread;
 
@@ -15,13 +15,15 @@ fn two_clients(cluster: &Cluster) -> [Client; 2] {
     [(); 2].map(|()| Client::connect(config.clone()).expect("the nodes are there"))
 }
 
-/// How often the nodes that answer were asked who holds a key, without what scripts asked.
+/// How often clients asked the answering nodes which token holds a key, without the scripts' own
+/// questions.
 fn looks(servers: &[&RealServer]) -> u64 {
     let scripts = |server: &RealServer| server.calls("eval") + server.calls("evalsha");
     servers.iter().map(|server| server.calls("get") - scripts(server)).sum()
 }
 
-/// Both take their turns, one after the other; how often they looked who holds the lock.
+/// Both clients take their turns, one after the other. Returns how often they looked for the holder
+/// of the lock.
 fn take_turns(clients: &[Client; 2], servers: &[&RealServer]) -> u64 {
     let before = looks(servers);
     thread::scope(|scope| {
@@ -29,7 +31,8 @@ fn take_turns(clients: &[Client; 2], servers: &[&RealServer]) -> u64 {
             scope.spawn(move || {
                 for _ in 0..TURNS {
                     let lease = client.lock("k", TTL).wait().expect("its turn comes");
-                    // The other queues meanwhile; if it does not, a turn of the same costs no look.
+                    // The other client queues meanwhile; if it does not, the same client's next
+                    // turn costs no look.
                     thread::sleep(ms(1));
                     lease.unlock().wait().expect("it is held");
                 }
@@ -40,8 +43,8 @@ fn take_turns(clients: &[Client; 2], servers: &[&RealServer]) -> u64 {
     looks(servers) - before
 }
 
-/// Whoever is not woken looks at the key itself, at least twice a turn. On a busy machine a look is due
-/// now and then all the same.
+/// A client that is not woken looks at the key itself, at least twice per turn. On a busy machine a
+/// look is due now and then all the same.
 fn assert_woken(clients: &[Client; 2], servers: &[&RealServer], what: &str) {
     let tries = (0..3).map(|_| take_turns(clients, servers));
     let all: Vec<_> = tries.take_while(|looks| *looks >= u64::from(TURNS)).collect();
@@ -61,7 +64,7 @@ fn a_frozen_node_keeps_nobody_from_being_woken() {
     }
 }
 
-/// The nodes that are back are told anew which messages a client hears, also the one that carried
+/// The client tells restarted nodes anew which messages it listens for, also the node that carried
 /// them before.
 #[test]
 fn waiters_are_woken_again_after_two_of_five_nodes_restarted() {

@@ -1,7 +1,7 @@
 //! Redbolt and other Redlock clients on the same keys of the same nodes: each keeps the other out.
 //!
-//! The clients themselves run, each behind the program that the benches use too. `tests/run peers`
-//! builds them; one that was not built skips its tests by name.
+//! The other clients themselves run, each in the program that the benches use too. `tests/run
+//! peers` builds them; the tests of a client that was not built are skipped by name.
 
 mod program;
 
@@ -15,9 +15,9 @@ use serde_json::Value;
 
 use self::program::{Program, is_built};
 
-/// For locks that must not end during a test, in milliseconds.
+/// The TTL of locks that must not end during a test, in milliseconds.
 const LONG: u32 = 20_000;
-/// For locks that are left to end.
+/// The TTL of locks that are left to end.
 const SHORT: u32 = 1_000;
 
 const KEY: &str = "shared-key";
@@ -27,7 +27,7 @@ struct Beside {
     cluster: Cluster,
     other: Program,
     redbolt: Client,
-    /// The key as it is called on the nodes.
+    /// The name of the key on the nodes.
     key: String,
 }
 
@@ -48,7 +48,7 @@ impl Beside {
         self.redbolt.lock(&self.key, TTL).wait().expect("the lock is released, or ends")
     }
 
-    /// The time that the key has left, node by node.
+    /// The time that the key has left, for each node.
     fn left(&self) -> Vec<i64> {
         self.cluster.nodes().map(|node| node.pttl(&self.key)).collect()
     }
@@ -73,7 +73,7 @@ fn locks_exclude_each_other(name: &'static str) {
 
     both.other.lock(KEY, LONG);
     taken(both.redbolt.try_lock(&both.key, TTL).wait());
-    // It waits now, and finds the lock free as the other lets go of it.
+    // Redbolt waits now, and finds the lock free when the other client lets go of it.
     thread::scope(|scope| {
         let (redbolt, key) = (&both.redbolt, &both.key);
         let waiting = scope.spawn(move || redbolt.lock(key, TTL).wait());
@@ -86,7 +86,7 @@ fn locks_exclude_each_other(name: &'static str) {
 fn extensions_and_ends_are_seen_by_the_other(name: &'static str) {
     let Some(mut both) = Beside::start(name) else { return };
 
-    // Extended by the other: Redbolt is kept out for longer.
+    // The other client extends its lock, and so keeps Redbolt out for longer.
     assert!(both.other.try_lock(KEY, LONG));
     let is_older = |left: &i64| *left < i64::from(LONG) - 2_000;
     assert!(eventually(PATIENCE, || both.left().iter().all(is_older)));
@@ -100,14 +100,15 @@ fn extensions_and_ends_are_seen_by_the_other(name: &'static str) {
     taken(both.redbolt.try_lock(&both.key, TTL).wait());
     both.other.unlock(KEY);
 
-    // Extended by Redbolt: the other is kept out.
+    // Redbolt extends its lock, and so keeps the other client out.
     let mut lease = both.redbolt.lock(&both.key, ms(u64::from(SHORT))).wait().expect("a free lock");
     lease.extend(TTL).wait().expect("the lease is alive");
     assert!(eventually(PATIENCE, || lease.remaining() < TTL - ms(u64::from(SHORT))));
     assert!(!both.other.try_lock(KEY, LONG), "{name} won what Redbolt has extended");
     unlock(lease);
 
-    // The other's lock ends by itself, and what it still does to it leaves Redbolt's alone.
+    // The other client's lock ends by itself. The commands that it still sends leave Redbolt's lock
+    // alone.
     assert!(both.other.try_lock(KEY, SHORT));
     let mut lease = both.wins_soon();
     assert_ne!(both.other.extend(KEY, SHORT), Some(true), "{name} extended what had ended");
@@ -115,7 +116,7 @@ fn extensions_and_ends_are_seen_by_the_other(name: &'static str) {
     lease.extend(TTL).wait().expect("nobody touched it");
     assert!(both.cluster.holders(&both.key) >= 2);
 
-    // The other way round.
+    // The other way round: Redbolt's lock ends by itself.
     unlock(lease);
     let mut lease =
         both.redbolt.try_lock(&both.key, ms(u64::from(SHORT))).wait().expect("a free lock");
@@ -131,7 +132,7 @@ fn config(cluster: &Cluster) -> Config {
     config.restart_guard(RestartGuard::Off).node_timeout(ms(2_000))
 }
 
-/// Releases what Redbolt holds.
+/// Releases a lock that Redbolt holds.
 #[track_caller]
 fn unlock(lease: Guard) {
     assert_eq!(lease.unlock().wait().expect("a lease of its own"), Unlocked::Released);
@@ -144,10 +145,10 @@ fn monotonic() -> u64 {
     part(time.tv_sec) * 1_000_000_000 + part(time.tv_nsec)
 }
 
-/// A time in which somebody held the lock.
+/// A time in which a client held the lock, and that client's name.
 type Held = (u64, u64, &'static str);
 
-/// Redbolt's turns: it pauses between them, for the others look only now and then.
+/// Redbolt's turns: it pauses between them, because the other clients look only now and then.
 fn turns(client: Client, key: &str, until: u64) -> Vec<Held> {
     let mut held = Vec::new();
     while monotonic() < until {
@@ -231,11 +232,11 @@ fn redisson_keeps_a_hash_where_redbolt_keeps_a_string_and_neither_wins_the_other
     assert!(both.other.try_lock(KEY, LONG));
     for node in both.cluster.nodes() {
         assert_eq!(node.command(&["TYPE", KEY]), b"+hash\r\n");
-        // What Redbolt's own SET is answered there.
+        // The node's answer to Redbolt's own SET.
         let set = node.command(&["SET", KEY, "token", "NX", "PX", "1000"]);
         assert_eq!(set, b"$-1\r\n");
     }
-    // A compare-and-delete of ours leaves it alone.
+    // A compare-and-delete of ours leaves the hash alone.
     assert_ne!(both.redbolt.unlock_token(KEY, "token").wait(), Ok(Unlocked::Released));
     taken(both.redbolt.try_lock(KEY, TTL).wait());
     both.other.unlock(KEY);
@@ -247,9 +248,10 @@ fn redisson_keeps_a_hash_where_redbolt_keeps_a_string_and_neither_wins_the_other
     unlock(lease);
 }
 
-/// Another client, as documented, beside eight of Redbolt that contend without a pause. It does not queue, so
-/// its turn comes where it looks while the key is free: after the last of `transfers_in_row` transfers.
-/// `REDBOLT_BYSTANDER=20` takes so many of its turns, and says how long it waited for each.
+/// Another client, as documented, beside eight clients of Redbolt that contend without a pause. It
+/// does not queue. Its turn comes if it looks while the key is free, after the last of
+/// `transfers_in_row` transfers.
+/// `REDBOLT_BYSTANDER=20` takes 20 of its turns, and prints how long it waited for each.
 #[test]
 fn a_client_that_polls_gets_its_turn_among_eight_that_hand_the_lock_over() {
     const NAME: &str = "redsync-goredis";
@@ -263,12 +265,12 @@ fn a_client_that_polls_gets_its_turn_among_eight_that_hand_the_lock_over() {
     let (is_over, all_turns) = (AtomicBool::new(false), AtomicU32::new(0));
     #[cfg(feature = "metrics")]
     let handed_over = std::sync::atomic::AtomicU64::new(0);
-    // It waits for ever; the eight do not.
+    // The other client waits for ever; the eight do not.
     let end = now() + 6 * PATIENCE * wanted;
     thread::scope(|scope| {
         let _end = StopAtEnd(&is_over);
         let contend = || {
-            // Said, as a client beside its nodes would be woken instead.
+            // Set explicitly, because a client beside its nodes would otherwise be woken instead.
             let config = config(&cluster).transfers_in_row(16);
             let client = Client::connect(config).expect("fresh servers are admitted");
             let mut turns = 0_u32;
@@ -285,7 +287,7 @@ fn a_client_that_polls_gets_its_turn_among_eight_that_hand_the_lock_over() {
         };
         let eight: Vec<_> = (0..8).map(|_| scope.spawn(contend)).collect();
         let turn = |_| {
-            // The eight hand it to each other again.
+            // The eight clients hand the lock to each other again.
             let before = all_turns.load(Ordering::Relaxed);
             let goes_round = || all_turns.load(Ordering::Relaxed) > before + 100;
             assert!(eventually(PATIENCE, goes_round), "the eight make no turns");

@@ -1,4 +1,4 @@
-//! [`Program`]: the program of another client, which `benches/peers/build` lays under
+//! [`Program`]: the program of another client, which `benches/peers/build` puts into
 //! `target/peers/bin`, and its line protocol (`benches/peers/README.md`).
 
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -25,14 +25,14 @@ fn binary(name: &str) -> PathBuf {
     root.join(name)
 }
 
-/// Whether the client was built; if not, the running test is reported as skipped for it. Its
-/// toolchain may be missing anywhere, so that is no failure; `tests/run peers` tells a failed build.
+/// Whether the client was built; if not, the running test is reported as skipped. Its toolchain may
+/// be missing anywhere, so that is no failure; `tests/run peers` reports a failed build.
 pub(super) fn is_built(name: &str) -> bool {
     let is_built = binary(name).exists();
     if !is_built {
         let thread = std::thread::current();
         let test = thread.name().unwrap_or("a test");
-        // Past libtest, which keeps what a passing test prints to itself.
+        // Written past libtest, which would capture it for a passing test.
         let _ = writeln!(std::io::stderr(), "SKIPPED {test}: benches/peers/build has no {name}");
     }
     is_built
@@ -76,7 +76,7 @@ impl Program {
         self.answer()
     }
 
-    /// One attempt: whether it won.
+    /// Makes one attempt. Returns whether it won.
     pub(super) fn try_lock(&mut self, key: &str, ttl_ms: u32) -> bool {
         let answer = self.ask(&format!("try {key} {ttl_ms}"));
         answer
@@ -85,7 +85,7 @@ impl Program {
             .unwrap_or_else(|| panic!("{}: {answer}", self.name))
     }
 
-    /// Waits until it has the lock.
+    /// Waits until the program has the lock.
     pub(super) fn lock(&mut self, key: &str, ttl_ms: u32) {
         self.ask(&format!("lock {key} {ttl_ms}"));
     }
@@ -94,12 +94,12 @@ impl Program {
         self.ask(&format!("unlock {key}"));
     }
 
-    /// Whether it could extend its lock; none if it has no such call.
+    /// Whether the client could extend its lock; `None` if it has no such call.
     pub(super) fn extend(&mut self, key: &str, ttl_ms: u32) -> Option<bool> {
         self.ask(&format!("extend {key} {ttl_ms}")).get("held")?.as_bool()
     }
 
-    /// What this client calls `key` on the nodes.
+    /// The name that this client gives to `key` on the nodes.
     pub(super) fn on_nodes(&self, key: &str) -> String {
         // pottery puts all keys below a prefix that no setting changes.
         if self.name == "pottery" { format!("redlock:{key}") } else { key.to_owned() }
@@ -108,7 +108,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // It may have ended already.
+        // An error means that the program has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

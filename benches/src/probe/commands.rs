@@ -1,4 +1,4 @@
-//! The probe's bytes: templates into which only the key's digits are written.
+//! The probe's bytes: templates into which it writes only the key's digits.
 
 use std::collections::VecDeque;
 
@@ -7,9 +7,9 @@ pub struct Commands {
     bytes: Vec<u8>,
     /// The number of the next key, as its digits.
     digits: [u8; DIGITS],
-    /// The window's commands without an answer: the digits of a SET, none for a release.
+    /// The window's commands without an answer: the digits for a SET, `None` for a release.
     open: VecDeque<Option<[u8; DIGITS]>>,
-    /// The key of the SET that [`was_set`](Self::was_set) told of.
+    /// The key of the SET that [`was_set`](Self::was_set) returned last.
     last: [u8; DIGITS],
     /// The template of a release, and where its digits begin.
     release: (&'static [u8], usize),
@@ -25,7 +25,7 @@ const EXTEND: &[u8] = b"*7\r\n$3\r\nSET\r\n$22\r\nprobe:0000000000000000\r\n$40\
     00112233445566778899aabbccddeeff00112233\r\n$4\r\nIFEQ\r\n$40\r\n\
     00112233445566778899aabbccddeeff00112233\r\n$2\r\nPX\r\n$5\r\n10000\r\n";
 
-/// For servers that cannot compare without a script.
+/// The release for servers that cannot compare without a script.
 const DELETE: &[u8] = b"*2\r\n$3\r\nDEL\r\n$22\r\nprobe:0000000000000000\r\n";
 
 /// Where the digits begin in each template.
@@ -44,14 +44,14 @@ impl Commands {
         }
     }
 
-    /// Releases delete without a comparison.
+    /// Commands whose releases delete without a comparison.
     pub const fn deleting() -> Self {
         let mut commands = Self::new();
         commands.release = (DELETE, DELETE_AT);
         commands
     }
 
-    /// One SET of a fresh key alone.
+    /// The SET of a fresh key, alone.
     pub fn only_set(&mut self) -> &[u8] {
         self.clear();
         self.next();
@@ -59,7 +59,7 @@ impl Commands {
         self.written()
     }
 
-    /// The release of the last key alone.
+    /// The release of the last key, alone.
     pub fn only_release(&mut self) -> &[u8] {
         self.clear();
         let (template, at) = self.release;
@@ -67,14 +67,14 @@ impl Commands {
         self.written()
     }
 
-    /// The SET of the last key alone, once more: it is denied while that is held.
+    /// The SET of the last key once more, alone: the nodes deny it while the key is held.
     pub fn only_conflict(&mut self) -> &[u8] {
         self.clear();
         self.append(SET, SET_AT, self.digits);
         self.written()
     }
 
-    /// The extension of the last key alone.
+    /// The extension of the last key, alone.
     pub fn only_extend(&mut self) -> &[u8] {
         self.clear();
         self.append(EXTEND, SET_AT, self.digits);
@@ -89,7 +89,7 @@ impl Commands {
         self.open.push_back(Some(self.digits));
     }
 
-    /// Appends the release of the key of which [`was_set`](Self::was_set) told last.
+    /// Appends the release of the key that [`was_set`](Self::was_set) returned last.
     #[inline]
     pub fn release(&mut self) {
         let (template, at) = self.release;
@@ -97,7 +97,7 @@ impl Commands {
         self.open.push_back(None);
     }
 
-    /// Takes the window's oldest command without an answer out: whether it was a SET.
+    /// Takes out the window's oldest command without an answer. Returns whether it was a SET.
     #[inline]
     pub fn was_set(&mut self) -> bool {
         let Some(Some(digits)) = self.open.pop_front() else { return false };

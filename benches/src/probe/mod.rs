@@ -1,9 +1,10 @@
 //! The yardstick: N non-blocking sockets, prebuilt bytes, no abstraction.
 //!
-//! It does what any Redlock client has to do and nothing else: writes each command to every node in
-//! one write, reads until a quorum has answered, and goes on. It counts replies by their lines,
-//! looks into none, keeps no votes, no deadline and no list of what is pending, and trusts every
-//! node. Answers of stragglers are read with a later pass, as Redbolt does.
+//! It does what every Redlock client has to do, and nothing else: it writes each command to every
+//! node in one write, reads until a quorum has answered, and goes on.
+//! It counts replies by their lines and reads none of them. It keeps no votes, no deadline and no
+//! list of pending commands, and trusts every node. It reads the answers of stragglers in a later
+//! pass, as Redbolt does.
 
 mod commands;
 
@@ -35,16 +36,16 @@ pub struct Probe {
 /// One connection to a node.
 pub struct Link {
     socket: Socket,
-    /// Lines received so far: commands answered, where each is answered by one.
+    /// Lines received so far: the commands answered, where one line answers each.
     pub answered: u64,
-    /// What the socket did not take.
+    /// Bytes that the socket did not take.
     unsent: Vec<u8>,
 }
 
 enum Socket {
     Tcp(TcpStream),
     Unix(UnixStream),
-    /// As rustls' own stream does it.
+    /// TLS in the way of rustls' own stream.
     #[cfg(feature = "tls")]
     Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
 }
@@ -52,12 +53,12 @@ enum Socket {
 const BUFFER_LEN: usize = 64 << 10;
 
 impl Probe {
-    /// Connects to nodes (`host:port` or a path), which must speak RESP2 and DELIFEQ.
+    /// Connects to nodes (`host:port` or a path), which must support RESP2 and DELIFEQ.
     pub fn connect(addresses: &[String], wait: IdleStrategy) -> io::Result<Self> {
         Self::over(addresses, wait, Socket::connect)
     }
 
-    /// Connects to nodes that speak TLS, as `localhost`.
+    /// Connects over TLS to nodes whose name is `localhost`.
     #[cfg(feature = "tls")]
     pub fn connect_tls(
         addresses: &[String],
@@ -99,15 +100,16 @@ impl Probe {
         Ok(())
     }
 
-    /// Runs `cycles` cycles of acquire and release, always `in_flight` of them under way: as a
-    /// quorum has answered a SET its release is sent, and as it has answered that, the next SET.
+    /// Runs `cycles` cycles of acquire and release, always `in_flight` of them under way. When a
+    /// quorum has answered a SET, the probe sends its release; when it has answered that, the next
+    /// SET.
     pub fn window(
         &mut self,
         commands: &mut Commands,
         in_flight: usize,
         cycles: usize,
     ) -> io::Result<()> {
-        // What an earlier window left unanswered would be taken for answers of this one.
+        // The probe would take answers that an earlier window left for answers of this one.
         while self.links.iter().any(|link| link.answered < self.sent) {
             self.pass()?;
         }
@@ -126,7 +128,7 @@ impl Probe {
             let mut count = 0;
             while taken < decided {
                 taken += 1;
-                // All nodes answer in the order in which they were asked.
+                // All nodes answer in the order of the commands.
                 if commands.was_set() {
                     commands.release();
                     count += 1;
@@ -183,7 +185,7 @@ impl Probe {
     }
 }
 
-/// Waits, as a client of Redbolt does, until something is ready or `limit` is over.
+/// Waits like a client of Redbolt, until something is ready or `limit` is over.
 #[inline]
 pub fn wait_for(
     poll: &mut Poll,
@@ -209,7 +211,7 @@ pub fn wait_for(
         IdleStrategy::Park | _ => poll.poll(events, limit),
     };
     match ended {
-        // A signal: there are no events.
+        // A signal interrupted the call: there are no events.
         Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
         ended => ended,
     }
@@ -246,7 +248,7 @@ impl Link {
         Ok(())
     }
 
-    /// Reads what is there; `see` has a look at it.
+    /// Reads the bytes that are there, and shows them to `see`.
     #[inline]
     pub fn receive(&mut self, buffer: &mut [u8], mut see: impl FnMut(&[u8])) -> io::Result<()> {
         loop {

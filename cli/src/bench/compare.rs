@@ -10,7 +10,7 @@ use crate::exit::Failure;
 use crate::table::Table;
 use crate::times::{QUANTILES, precise};
 
-/// What runs that are compared have in common.
+/// The settings that two runs must share to be compared.
 const SETTINGS: [&str; 6] = ["nodes", "quorum", "embedded", "mode", "poll", "in_flight"];
 
 const RATE: &str = "cycles_per_s";

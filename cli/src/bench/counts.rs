@@ -1,4 +1,4 @@
-//! What a benchmark counts: cycles, failures and the times of both calls.
+//! The counts of a benchmark: cycles, failures and the times of both calls.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub(super) struct Counts {
     pub(super) cycles: u64,
     pub(super) failures: u64,
     pub(super) elapsed: Duration,
-    /// The last failure, for the case that there was nothing else.
+    /// The last failure, in case nothing else happened.
     pub(super) failure: Option<LockError>,
 }
 

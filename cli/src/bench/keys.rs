@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redbolt::now;
 
-/// Keys end by themselves so long after a benchmark that was killed.
+/// After a benchmark was killed, its keys end by themselves after this time.
 pub(super) const TTL: Duration = Duration::from_secs(5);
 
 /// Names of keys that no other run uses. Making one allocates nothing.
@@ -27,7 +27,7 @@ impl Keys {
     pub(super) fn next(&mut self) -> &[u8] {
         self.count += 1;
         self.name.truncate(self.prefix_len);
-        // What is written into a vector always is.
+        // Writing into a vector cannot fail.
         let _ = write!(self.name, "{}", self.count);
         &self.name
     }

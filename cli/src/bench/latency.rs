@@ -16,10 +16,10 @@ use crate::times::record;
 /// Cycles before the measurement begins.
 const WARM_UP: u64 = 200;
 
-/// Nodes that are far away need no more: what is warmed up is small beside their round trip.
+/// Nodes that are far away need no more: the effect of a warm-up is small beside their round trip.
 const WARM_UP_TIME: Duration = Duration::from_millis(500);
 
-/// Acquires and releases, each for itself.
+/// Acquires and releases one lock at a time.
 pub(super) fn measure(
     config: Config,
     limit: Limit,

@@ -1,4 +1,4 @@
-//! When a benchmark ends, and how far it is.
+//! When a benchmark ends, and how far it has come.
 
 use std::time::Duration;
 
@@ -33,14 +33,14 @@ impl Limit {
             || now().saturating_since(started) >= self.length
     }
 
-    /// A quarter of it.
+    /// A quarter of the limit.
     pub(super) fn quarter(self) -> Self {
         let cycles = if self.cycles < u64::MAX { self.cycles.div_ceil(4) } else { self.cycles };
         let length = if self.length < Duration::MAX { self.length / 4 } else { self.length };
         Self { cycles, length }
     }
 
-    /// How far a run is, in thousandths.
+    /// How far a run has come, in thousandths.
     pub(super) fn permille(self, counts: &Counts, started: Instant) -> u64 {
         if self.cycles == u64::MAX {
             let elapsed = now().saturating_since(started).as_micros().saturating_mul(1000);

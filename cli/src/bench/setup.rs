@@ -1,4 +1,4 @@
-//! What a benchmark measures: how many nodes, and how they are called.
+//! The setup of a benchmark: how many nodes there are, and how it calls them.
 
 use redbolt::{Config, IdleStrategy};
 use redbolt_embedded::Nodes;
@@ -31,7 +31,7 @@ impl Setup {
         Ok(Self { node_count, quorum, in_flight, mode: args.mode, poll: args.poll, is_embedded })
     }
 
-    /// Says so where the nodes are embedded ones.
+    /// Tells the user if the nodes are embedded ones.
     pub(super) fn tell(&self) {
         if self.is_embedded {
             note(

@@ -72,7 +72,7 @@ pub(super) fn measure(
         }
     }
     window.counts.elapsed = now().saturating_since(started);
-    // Gives up what is under way, and releases it before the process ends.
+    // Gives up the operations under way, and releases their locks before the process ends.
     window.driver.shutdown(SHUTDOWN_LIMIT);
     Ok(window.counts)
 }

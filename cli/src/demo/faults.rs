@@ -76,7 +76,7 @@ impl Faults {
         Self { next: 0 }
     }
 
-    /// Does what is due once `sold` of `stock` are sold, and reports it.
+    /// Carries out the fault that is due once `sold` of `stock` are sold, and reports it.
     pub(super) fn act(
         &mut self,
         nodes: &Nodes,

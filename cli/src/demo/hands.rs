@@ -1,4 +1,5 @@
-//! How locks changed hands: by which way, and how long each took from the release to the next holder.
+//! How locks changed hands: in which way, and how long each took from the release to the next
+//! holder.
 
 use std::fmt;
 use std::sync::Mutex;
@@ -24,7 +25,8 @@ pub(crate) struct Hands {
 /// The hand-overs so far.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
-    /// By the [`place`](Way::place) of each way. A lock that nobody held has not changed hands.
+    /// Counts by the [`place`](Way::place) of each way. A lock without a holder before has not
+    /// changed hands.
     by: [u64; 4],
     times: Histogram<u64>,
 }
@@ -49,7 +51,7 @@ impl Hands {
         if by == Way::First || released == 0 {
             return;
         }
-        // Counts have no state in between that a panic could leave behind.
+        // The counts have no state in between that a panic could leave behind.
         let mut seen = self.seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         record(&mut seen.times, Instant::from_nanos(released).until(time));
         if let Some(count) = seen.by.get_mut(by.place()) {
@@ -57,7 +59,7 @@ impl Hands {
         }
     }
 
-    /// What was seen; `None` if no lock has changed hands.
+    /// The hand-overs so far; `None` if no lock has changed hands.
     pub(super) fn seen(&self) -> Option<Seen> {
         let seen = self.seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         (!seen.times.is_empty()).then(|| seen.clone())

@@ -32,7 +32,7 @@ use worker::Waves;
 /// TTL of a sale's lock.
 const TTL: Duration = Duration::from_secs(1);
 
-/// With the embedded nodes; a restarted one does not vote for this long.
+/// The longest TTL with the embedded nodes; a restarted node does not vote for this long.
 const MAX_TTL: Duration = Duration::from_secs(2);
 
 /// How long the sale of the stock takes if the locks keep up with the customers.
@@ -52,7 +52,7 @@ pub(crate) fn run(global: &Global, args: &DemoArgs) -> Result<(), Failure> {
     let mut demo = Demo::open(global, args)?;
     let sellers = demo.hire(args)?;
     let watched = demo.watch(&signals, &sellers);
-    // Joined in any case, so that they release their locks.
+    // The demo joins them in any case, so that they release their locks.
     demo.shop.close();
     let mut result = watched;
     for seller in sellers {
@@ -92,7 +92,7 @@ impl Demo {
     fn open(global: &Global, args: &DemoArgs) -> Result<Self, Failure> {
         let (mut config, mut nodes) = (None, None);
         let place = match global.nodes.clone() {
-            // Without locks no node is asked anything.
+            // Without locks the demo asks no node.
             _ if args.no_lock => "no locks".to_owned(),
             Some(named) => {
                 let given = settings::config_of(global, &named)?;
@@ -138,7 +138,7 @@ impl Demo {
         let wave_count = args.stock.div_ceil(args.workers);
         let mut interval = (SALE_LENGTH / wave_count).min(WAVE_INTERVAL_MAX);
         if args.no_lock {
-            // Without locks more pieces are sold than there are.
+            // Without locks the workers sell more pieces than there are.
             interval /= 2;
         }
         // The workers connect meanwhile, and begin together.
@@ -155,7 +155,7 @@ impl Demo {
             .collect()
     }
 
-    /// Shows the sale and makes nodes fail, until all workers are done or time is over.
+    /// Shows the sale and makes nodes fail, until all workers are done or the time is over.
     fn watch<T>(&mut self, signals: &Signals, sellers: &[JoinHandle<T>]) -> Result<(), Failure> {
         loop {
             let elapsed = now().saturating_since(self.start);
@@ -166,7 +166,7 @@ impl Demo {
             {
                 self.view.event(elapsed, &text)?;
             }
-            // That a node votes again is reported elsewhere, whatever the cause was.
+            // Another place reports that a node votes again, whatever the cause was.
             for notice in self.shop.take_notices().iter().filter(|notice| !notice.is_well()) {
                 self.view.warn(elapsed, &told(notice));
             }

@@ -1,4 +1,4 @@
-//! The shop: a stock that loses updates unless its workers take turns, and what was sold.
+//! The shop: a stock that loses updates unless its workers take turns, and the sales.
 //!
 //! A sale reads how much is left, pauses, and writes one less, like a program that keeps its stock
 //! in a file or a plain key. Two sales at once sell the same piece twice.
@@ -23,7 +23,7 @@ pub(crate) struct Shop {
     pub(crate) stock: u32,
     shelves: Vec<AtomicU32>,
     sold: AtomicU32,
-    /// Sales that were not written because the lease was over.
+    /// Sales that a worker did not write because its lease was over.
     pub(crate) given_up: AtomicU32,
     /// Attempts that ended without a lock.
     pub(crate) refused: AtomicU32,
@@ -33,7 +33,7 @@ pub(crate) struct Shop {
     acquire: Mutex<Histogram<u64>>,
     pub(crate) hands: Hands,
     closed: AtomicBool,
-    /// Notices of nodes that are not shown yet.
+    /// Notices about nodes that the view has not shown yet.
     notices: Mutex<Vec<Notice>>,
 }
 
@@ -114,7 +114,7 @@ impl Shop {
 
     /// Pieces that were sold more than once: by how much sales and rest exceed the stock.
     pub(crate) fn oversold(&self) -> u32 {
-        // In this order: a sale in between makes the sum too small, never too large.
+        // In this order, a sale in between makes the sum too small, never too large.
         let sold = self.sold();
         (sold + self.left()).saturating_sub(self.stock)
     }

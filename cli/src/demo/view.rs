@@ -27,7 +27,7 @@ pub(super) struct Scene<'a> {
     pub(super) hands: Option<Seen>,
 }
 
-/// Where events and scenes go.
+/// The place for events and scenes.
 #[derive(Debug)]
 pub(super) struct View {
     paint: Paint,
@@ -70,13 +70,13 @@ impl View {
         match self.place {
             Place::Terminal => self.events.push(line),
             Place::Stdout => crate::output::say(line)?,
-            // A failure to print them changes nothing.
+            // If printing fails, nothing changes.
             Place::Stderr => drop(writeln!(io::stderr().lock(), "{line}")),
         }
         Ok(())
     }
 
-    /// Reports what a person should repair; on stderr if there is no live view.
+    /// Reports a fault that a person should repair; on stderr if there is no live view.
     pub(super) fn warn(&mut self, elapsed: Duration, text: &str) {
         if self.place == Place::Terminal {
             self.events.push(format!("{:>5.1} s  {text}", elapsed.as_secs_f64()));
@@ -99,7 +99,7 @@ impl View {
         for (index, node) in scene.nodes.iter().enumerate() {
             let granted = scene.granted.get(index).copied().unwrap_or(0);
             let (mark, state) = self.state(node);
-            // Padded before it is coloured: escapes have no width.
+            // Padded before it gets its colour: escapes have no width.
             lines.push(format!(
                 "  {mark} node {:<2} {:<22} {state} {granted:>7} locks",
                 index + 1,

@@ -1,4 +1,4 @@
-//! One seller: a thread with a client of its own.
+//! One seller: a thread with its own client.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -17,7 +17,8 @@ pub(super) struct Waves {
     pub(super) interval: Duration,
 }
 
-/// Sells until the stock or the shop's time is over. Without a configuration, without locks.
+/// Sells until the stock or the shop's time is over. Without a configuration, it sells without
+/// locks.
 pub(super) fn work(
     shop: &Shop,
     waves: Waves,
@@ -44,7 +45,7 @@ pub(super) fn work(
             None => shop.sell(shelf, || true),
         }
     }
-    // The process may end right behind the workers, before an I/O thread has sent what it owes.
+    // The process may end right behind the workers, before an I/O thread has sent its releases.
     if let Some(client) = client {
         client.shutdown(SHUTDOWN_LIMIT).wait();
     }
@@ -62,6 +63,6 @@ fn sell_locked(shop: &Shop, client: &Client, shelf: usize, ttl: Duration) {
     shop.note_lock(now().saturating_since(asked), lease.votes().bits());
     shop.sell(shelf, || lease.is_valid());
     shop.hands.released(shelf);
-    // Whatever the result: the sale is done, and the key ends with its TTL at the latest.
+    // Whatever the result, the sale is done, and the key ends with its TTL at the latest.
     let _ = lease.unlock().wait();
 }

@@ -1,11 +1,11 @@
-//! The clients of Redbolt, read from the names that they have at the nodes. Other clients are left out.
+//! The clients of Redbolt, read from their names at the nodes. Other clients are left out.
 
 use std::collections::BTreeMap;
 
 use redbolt::inspect::{Agreement, ClientId, ClientName, NodeAnswers, NodeId, Query, Reply};
 use redbolt::{Cause, Client, LockError};
 
-/// The most connections of a node that is asked for a list of them: each takes up to 1 KiB of it.
+/// A node with more connections is not asked for a list of them: each takes up to 1 KiB of it.
 const CLIENTS_MAX: u32 = 16_000;
 
 /// Longer than any address and port.
@@ -15,16 +15,16 @@ const ADDRESS_LEN_MAX: usize = 128;
 #[derive(Clone, Debug)]
 pub(crate) struct SeenClient {
     pub(crate) name: ClientName,
-    /// Where its connection comes from, as that node sees it.
+    /// The address of its connection, as that node sees it.
     pub(crate) address: String,
 }
 
 /// Why a node has not listed its clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unlisted {
-    /// It has too many connections, and was not asked: the list would keep it for too long.
+    /// It has too many connections, and was not asked: making the list would take it too long.
     TooLong,
-    /// It did not answer, or may not list them to this user.
+    /// It did not answer, or this user may not list its clients.
     Refused(Cause),
 }
 
@@ -69,7 +69,8 @@ pub(crate) fn clients(client: &Client) -> Result<Clients, LockError> {
     Ok(Clients { own, others: others.into_values().collect(), nodes })
 }
 
-/// Whether a node may be asked for the list of its clients, by its reply at this place, to INFO clients.
+/// Whether a node may be asked for the list of its clients, by its reply to INFO clients at place
+/// `at`.
 pub(super) fn may_list(answers: &NodeAnswers, at: usize) -> Result<(), Unlisted> {
     let info = String::from_utf8_lossy(text(answers, at)?);
     let count = info.lines().find_map(|line| line.strip_prefix("connected_clients:"));
@@ -80,8 +81,8 @@ pub(super) fn may_list(answers: &NodeAnswers, at: usize) -> Result<(), Unlisted>
     }
 }
 
-/// Asks one node for the list of its clients. A list of 1,000 takes a node about 5 ms, in which it serves
-/// nobody else: so many nodes at once would deny everybody their quorum.
+/// Asks one node for the list of its clients. A list of 1,000 takes a node about 5 ms, during which
+/// it serves no other client. So asking many nodes at once would cost all clients their quorum.
 pub(super) fn list(
     client: &Client,
     node: NodeId,

@@ -1,8 +1,9 @@
-//! What the nodes hold for a key, and who holds it: questions to the nodes, and what their answers say.
+//! The value of a key on each node, and its holder: questions to the nodes, and the meaning of
+//! their answers.
 //!
 //! # Invariants
 //!
-//! - The votes for a lock are counted by the library alone ([`Led::read`]).
+//! - Only the library counts the votes for a lock ([`Led::read`]).
 
 mod clients;
 mod nodes;
@@ -24,37 +25,37 @@ pub(crate) struct SeenLock {
     /// Without the prefix.
     pub(crate) key: Vec<u8>,
     pub(crate) verdict: Verdict,
-    /// Who holds it, where a quorum holds one token.
+    /// The holder, if a quorum holds one token.
     pub(crate) holder: Option<Holder>,
     pub(crate) nodes: Vec<NodeKey>,
 }
 
-/// Who holds a lock. Names are claims of the clients themselves.
+/// The holder of a lock. Clients choose their names themselves.
 #[derive(Clone, Debug)]
 pub(crate) struct Holder {
-    /// What the votes say, and what the holder says beside the lock.
+    /// The result of the votes, and the holder's claim beside the lock.
     pub(crate) by: Box<Leader>,
-    /// What a node lists of the holder.
+    /// A node's entry for the holder in its list of clients.
     pub(crate) listed: Option<SeenClient>,
 }
 
 impl Holder {
-    /// What it is called by a node that lists it, or by itself.
+    /// Its name in a node's list, or else in its own claim.
     pub(crate) fn name(&self) -> Option<&ClientName> {
         self.listed.as_ref().map(|listed| &listed.name).or(self.by.name.as_ref())
     }
 }
 
-/// What the nodes together hold for a key.
+/// The state of a key over all nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// No token can have a quorum, and no node that counts has a key.
     Free,
-    /// One token is held by a quorum.
+    /// A quorum holds one token.
     Held,
     /// There are keys, and no token can have a quorum: an attempt is under way, or has failed.
     Split,
-    /// Too few nodes with a vote answered: the others may hold a quorum.
+    /// Too few nodes with a vote answered: a quorum may hold a token that they did not show.
     Unknown,
 }
 
@@ -69,20 +70,20 @@ impl Verdict {
     }
 }
 
-/// What one node holds for a key.
+/// The value of a key on one node.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeKey {
     /// `host:port` or the socket's path.
     pub(crate) node: String,
     pub(crate) state: KeyState,
-    /// Why this node counts neither for a lock nor against one; [`Cause::None`] if it has a vote, or did
-    /// not answer.
+    /// Why this node counts neither for a lock nor against one; [`Cause::None`] if it has a vote,
+    /// or did not answer.
     pub(crate) doubt: Cause,
     /// How long until the node gets its vote, if time alone gives it one.
     pub(crate) waits: Option<Duration>,
 }
 
-/// What a key holds.
+/// The value of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum KeyState {
     /// No such key, on a node that may vote. On another node a missing key is an error.
@@ -107,7 +108,7 @@ impl NodeKey {
         Some((token, *ttl))
     }
 
-    /// Whether the node has the key, and its word counts.
+    /// Whether the node has the key, and its answer counts.
     pub(crate) fn counts(&self) -> bool {
         self.held().is_some() && self.doubt == Cause::None
     }
@@ -122,7 +123,7 @@ impl KeyState {
         let missing = if doubt == Cause::None { Self::Free } else { Self::Error(doubt) };
         match answers.replies.get(at..) {
             Some([Reply::Nil, ..]) => missing,
-            // GETRANGE of a missing key.
+            // GETRANGE gives this for a missing key.
             Some([Reply::Text(token), Reply::Integer(-2), ..]) if token.is_empty() => missing,
             Some([Reply::Text(token), Reply::Integer(ms), ..]) => {
                 let ttl = u64::try_from(*ms).ok().map(Duration::from_millis);
@@ -166,12 +167,12 @@ impl SeenLock {
         Self { key: key.to_owned(), verdict, holder, nodes }
     }
 
-    /// Whether a list of clients may say more of the holder.
+    /// Whether a list of clients may tell more about the holder.
     fn wants_list(&self) -> bool {
         self.holder.as_ref().is_some_and(|it| it.by.client.is_some() && it.listed.is_none())
     }
 
-    /// Notes what a list of clients says of the holder.
+    /// Notes the entry for the holder in a list of clients.
     fn find_in(&mut self, listed: &[SeenClient]) {
         if let Some(holder) = &mut self.holder {
             let is_it = |seen: &&SeenClient| holder.by.client == Some(seen.name.client);
@@ -180,14 +181,15 @@ impl SeenLock {
     }
 }
 
-/// Who holds the lock `key`, or leads the election of that name, as far as one round trip says.
+/// The holder of the lock `key`, or the leader of the election of that name, as far as one round
+/// trip shows it.
 pub(crate) fn leader(client: &Client, key: &[u8]) -> Result<SeenLock, LockError> {
     let query = Query::leader(&client.wire_key(key)?);
     let answers = client.query(&query).wait()?;
     Ok(SeenLock::of(key, &client.nodes().wait(), &answers, client.quorum()))
 }
 
-/// Who holds the lock `key`. Where a client of Redbolt holds it one node after the other is then asked
+/// The holder of the lock `key`. If it is a client of Redbolt, one node after the other is asked
 /// for the list of its clients, until one lists the holder.
 pub(crate) fn holder(client: &Client, key: &[u8]) -> Result<SeenLock, LockError> {
     let query = Query::leader(&client.wire_key(key)?).all(&[b"INFO", b"clients"]);

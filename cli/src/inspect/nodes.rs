@@ -1,4 +1,4 @@
-//! How each node is set up, and what its user may do there, found by commands that change nothing.
+//! The setup of each node and the rights of its user there, found by commands that change nothing.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,24 +6,24 @@ use std::time::Duration;
 use redbolt::inspect::{NodeAnswers, NodeHealth, Query, Reply};
 use redbolt::{Cause, Client, LockError};
 
-/// How one node is set up, as it just answered.
+/// The setup of one node, as it has just answered.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeReport {
-    /// What the client knows of the node.
+    /// The client's knowledge of the node.
     pub(crate) health: NodeHealth,
     /// The fields of INFO.
     info: BTreeMap<String, String>,
     /// `appendfsync`, if the user may ask for it.
     pub(crate) append_fsync: Option<String>,
-    /// Whether `no-appendfsync-on-rewrite` lets the node answer before a write is on disk, if the user
-    /// may ask for it.
+    /// Whether `no-appendfsync-on-rewrite` lets the node answer before a write is on disk, if the
+    /// user may ask for it.
     pub(crate) fsync_pauses: Option<bool>,
     /// The node's wall clock in microseconds since 1970.
     pub(crate) time_us: Option<i64>,
     /// From the request to the first answer.
     pub(crate) round_trip: Option<Duration>,
-    /// Commands of locks that the node refuses, and why. [`Cause::Unsupported`]: the server does not know
-    /// the command.
+    /// Commands of locks that the node refuses, and why. [`Cause::Unsupported`]: the server does
+    /// not know the command.
     pub(crate) refused: Vec<(&'static str, Cause)>,
     /// Why answers are missing.
     pub(crate) cause: Cause,
@@ -39,15 +39,15 @@ impl NodeReport {
 /// A value that is not any client's token.
 const NOBODY: &[u8] = b"redbolt:nobody";
 
-/// A key like the markers that say since when a node has been a master.
+/// A key like the markers that tell since when a node has been a master.
 const MARKER: &[u8] = b"redbolt:since:permissions";
 
 /// The channel to try: locks use channels with the same prefix.
 const CHANNEL: &[u8] = b"redbolt:permissions";
 
-/// Asks every connected node how it is set up, and whether the user may run the commands of a lock named
-/// `key`. Nothing is written: a server refuses a SET with a TTL of zero, but only after it has checked
-/// permissions, memory, role and disk.
+/// Asks every connected node about its setup, and whether the user may run the commands of a lock
+/// named `key`. It writes nothing: a server refuses a SET with a TTL of zero, but only after it has
+/// checked permissions, memory, role and disk.
 pub(crate) fn examine(client: &Client, key: &[u8]) -> Result<Vec<NodeReport>, LockError> {
     let key = client.wire_key(key)?;
     let query = Query::new()
@@ -69,7 +69,7 @@ pub(crate) fn examine(client: &Client, key: &[u8]) -> Result<Vec<NodeReport>, Lo
 /// The place of the first reply to a trial.
 const TRIALS_AT: usize = 4;
 
-/// A command that is tried, by the name under which its refusal is reported.
+/// A command to try, by the name under which its refusal is reported.
 type Trial<'a> = (&'static str, Vec<&'a [u8]>);
 
 fn trials(key: &[u8]) -> [Trial<'_>; 9] {
@@ -82,7 +82,7 @@ fn trials(key: &[u8]) -> [Trial<'_>; 9] {
         ("DELIFEQ", vec![b"DELIFEQ", key, NOBODY]),
         ("DELEX", vec![b"DELEX", key, b"IFEQ", NOBODY]),
         ("EVAL", vec![b"EVAL", b"return 0", b"1", key]),
-        // Of a marker that nobody has written.
+        // The marker is one that no client has written.
         ("DEL", vec![b"DEL", MARKER]),
     ]
 }

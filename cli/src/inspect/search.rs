@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //!
-//! - A node has one step of a SCAN under way at a time, and is asked nothing more once it has owed an
-//!   answer for a `node_timeout`.
+//! - A node has one step of a SCAN under way at a time. Once it has owed an answer for a
+//!   `node_timeout`, the search asks it nothing more.
 //! - Memory and steps are bounded, whatever the nodes answer.
 
 use std::collections::BTreeSet;
@@ -21,24 +21,24 @@ const STEPS_MAX: usize = 20_000;
 /// How many keys a node looks at in one step of a SCAN: some hundred microseconds of its time.
 const SCAN_COUNT: &[u8] = b"500";
 
-/// Of how many keys the values are asked at once: each takes three commands, and a query puts at most 255
-/// to a node.
+/// For how many keys one query asks the values: each key takes three commands, and a query puts at
+/// most 255 to a node.
 const VALUES_MAX: usize = 80;
 
-/// One byte more than the longest token: what is longer is no token.
+/// One byte more than the longest token: a longer value is not a token.
 const RANGE_END: &[u8] = b"255";
 
-/// More than what a holder says beside its lock.
+/// More bytes than a holder's claim has.
 const CLAIM_END: &[u8] = b"1023";
 
-/// The locks that were found on the nodes.
+/// The locks that the search found on the nodes.
 #[derive(Clone, Debug)]
 pub(crate) struct Listing {
     /// In the order of their keys.
     pub(crate) locks: Vec<SeenLock>,
-    /// False if there are more locks than the limit, or more keys than are looked at.
+    /// False if there are more locks than the limit, or more keys than the search looks at.
     pub(crate) is_whole: bool,
-    /// Whether each node was searched to its end, in the order of the configuration.
+    /// For each node, whether it was searched to its end, in the order of the configuration.
     pub(crate) nodes: Vec<Searched>,
 }
 
@@ -49,16 +49,16 @@ pub(crate) struct Searched {
     pub(crate) node: String,
     /// Why the node was not searched to its end; [`Cause::None`] if it was, or the limit was met.
     pub(crate) cause: Cause,
-    /// It owed an answer.
+    /// The node owed an answer.
     is_silent: bool,
 }
 
-/// Lists the locks whose keys match `pattern` behind the `prefix`, at most `limit`, with their holders:
-/// string keys of any library, without what is beside locks.
+/// Lists the locks whose keys match `pattern` behind the `prefix`, at most `limit`, with their
+/// holders. It lists string keys of any library, without the keys that stand beside locks.
 ///
-/// Each node is searched step by step, so that others get their turn in between. Then all nodes are asked
-/// what they hold for what was found, and one after the other for the list of its clients until all
-/// holders are named.
+/// Each node is searched step by step, so that other clients get their turn in between. Then all
+/// nodes are asked for the values of the found keys. Last, one node after the other is asked for
+/// the list of its clients, until all holders are named.
 pub(crate) fn search(
     client: &Client,
     prefix: &[u8],
@@ -112,7 +112,7 @@ impl Search<'_> {
         Ok((keys.into_iter().collect(), is_over))
     }
 
-    /// Asks what the nodes hold for these keys, and keeps what are locks.
+    /// Asks the nodes for the values of these keys, and keeps those that are locks.
     fn add_locks(&mut self, keys: &[Vec<u8>]) -> Result<(), LockError> {
         let mut query = Query::new();
         for (index, _) in self.nodes.iter().enumerate().filter(|(_, node)| !node.is_silent) {
@@ -171,7 +171,7 @@ impl Search<'_> {
 }
 
 impl Searched {
-    /// The node is searched no further.
+    /// The search asks the node no further.
     fn fail(&mut self, cause: Cause, answers: &NodeAnswers) {
         (self.cause, self.is_silent) = (cause, answers.cause != Cause::None);
     }
@@ -189,7 +189,7 @@ fn step(cursors: &[Option<u64>], pattern: &[u8]) -> Query {
     })
 }
 
-/// What a step of a SCAN says: the cursor of the next one, and the keys.
+/// The result of a step of a SCAN: the cursor of the next one, and the keys.
 fn scanned(answers: &NodeAnswers) -> Result<(u64, Vec<&[u8]>), Cause> {
     let parts = match answers.replies.first() {
         _ if answers.cause != Cause::None => return Err(answers.cause),

@@ -1,5 +1,5 @@
-//! Whether all clients have the settings on which they must agree, as the doctor tells it of clients of
-//! real servers.
+//! Whether all clients have the settings on which they must agree: the doctor's report about
+//! clients of real servers.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -19,7 +19,7 @@ fn three(args: &[&str]) -> Option<Vec<RealServer>> {
     Some(kinds?.into_iter().map(|kind| RealServer::start(kind, args)).collect())
 }
 
-/// What they keep survives a restart.
+/// With these options the servers' keys survive a restart.
 const KEPT: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 
 fn doctor(servers: &[RealServer], more: &[&str]) -> Ended {
@@ -83,7 +83,7 @@ fn a_client_with_other_settings_is_told_with_what_it_has_and_equal_ones_are_not(
         );
         assert!(text.contains("1 of 2 other clients differ from this command: 1 in "), "{text}");
         drop(differs);
-        // The nodes have seen it go.
+        // The nodes have seen the client go.
         assert!(eventually(PATIENCE, || {
             doctor(&servers, &["--json"]).json()["agreement"]["clients"] == 1
         }));
@@ -106,7 +106,7 @@ fn where_two_clients_could_hold_one_lock_the_doctor_calls_it_unsafe() {
         "{said}"
     );
 
-    // Nodes that may forget, and a client whose locks last longer than others wait for.
+    // The nodes may forget, and the locks of a client last longer than other clients wait for.
     let Some(servers) = three(&[]) else { return };
     let _longer = client(urls(&servers), |config| config.max_ttl(ms(300_000)));
     let report = on_urls(&urls(&servers), &["doctor", "--json"]).expect(78).json();

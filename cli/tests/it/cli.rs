@@ -1,4 +1,4 @@
-//! The harness of the `cli_*` tests: runs the built `redbolt` and takes its output.
+//! The harness of these tests: runs the built `redbolt` and takes its output.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use redbolt_embedded::Nodes;
 use serde_json::Value;
 
-/// What a command did.
+/// How a command ended.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) code: Option<i32>,
@@ -22,7 +22,7 @@ impl Ended {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// Asserts the exit code, and that errors are one line which names the program.
+    /// Asserts the exit code, and that an error is one line which names the program.
     pub(crate) fn expect(self, code: i32) -> Self {
         assert_eq!(self.code, Some(code), "{self:?}");
         if !self.err.is_empty() {
@@ -79,8 +79,8 @@ pub(crate) fn on_urls(urls: &[String], args: &[&str]) -> Ended {
     end(command_on(urls, args))
 }
 
-/// A command on these nodes, which may take long to answer unless `args` say how long: on a loaded
-/// machine one of them may be late.
+/// A command on these nodes. It gives the nodes long to answer unless `args` set a time: on a
+/// loaded machine one of them may be late.
 pub(crate) fn command_on(urls: &[String], args: &[&str]) -> Command {
     let patience: &[&str] =
         if args.contains(&"--node-timeout") { &[] } else { &["--node-timeout", "2s"] };
@@ -100,12 +100,12 @@ pub(crate) fn end(mut command: Command) -> Ended {
     }
 }
 
-/// Takes a lock that lasts, and gives its token.
+/// Takes a lock that lasts, and returns its token.
 pub(crate) fn take(nodes: &Nodes, key: &str) -> String {
     on(nodes, &["lock", key, "--ttl", "30s", "--json"]).expect(0).text("token")
 }
 
-/// A command that goes on meanwhile; killed if the test ends first.
+/// A command that goes on meanwhile. It is killed if the test ends first.
 #[derive(Debug)]
 pub(crate) struct Running {
     child: Child,
@@ -113,7 +113,7 @@ pub(crate) struct Running {
     err: BufReader<ChildStderr>,
 }
 
-/// A command that says that it runs, and stays until it is ended.
+/// A command that reports that it runs, and stays until it is ended.
 pub(crate) const STAY: [&str; 4] = ["--", "sh", "-c", "echo held; exec sleep 600"];
 
 impl Running {
@@ -136,7 +136,7 @@ impl Running {
         running
     }
 
-    /// The next line of stdout: what the test waits for.
+    /// The next line of stdout, for which the test waits.
     pub(crate) fn line(&mut self) -> String {
         self.try_line().unwrap_or_else(|| {
             let mut err = String::new();
@@ -145,7 +145,7 @@ impl Running {
         })
     }
 
-    /// The next line of stdout; none if it has ended without one.
+    /// The next line of stdout; none if the command has ended without one.
     pub(crate) fn try_line(&mut self) -> Option<String> {
         let mut line = String::new();
         let len = self.out.read_line(&mut line).expect("stdout is text");
@@ -187,7 +187,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // An error means that it has ended already.
+        // An error means that the command has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

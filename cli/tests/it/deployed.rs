@@ -1,5 +1,5 @@
-//! The files in `deploy`: five real servers started by the unit's own command line are fit for
-//! locks, and its user may do what locks need and no more.
+//! The files in `deploy`. Five real servers, started by the unit's own command line, are fit for
+//! locks. Its user has the rights that locks need, and no others.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ fn deploy(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy").join(name)
 }
 
-/// The server's arguments as the unit has them, with the files where they are here.
+/// The server's arguments as the unit has them, with the paths of the files here.
 fn arguments(users: &Path) -> Vec<String> {
     let unit = fs::read_to_string(deploy("redbolt-node@.service")).expect("a unit file");
     let line = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).expect("a command");
@@ -45,7 +45,7 @@ fn url(server: &RealServer) -> String {
     server.url().replace("redis://", &format!("redis://redbolt:{PASSWORD}@"))
 }
 
-/// Five servers, of all kinds that are installed; none where there are no five.
+/// Five servers, of all kinds that are installed; none if none is installed.
 pub(super) fn start(dir: &Path) -> Option<Vec<RealServer>> {
     let arguments = arguments(&users(dir));
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -61,7 +61,7 @@ fn five_servers_as_deployed_are_clean_to_the_doctor() {
     let dir = tempfile::tempdir().unwrap();
     let Some(servers) = start(dir.path()) else { return };
     let urls: Vec<String> = servers.iter().map(url).collect();
-    // Without the guard at once, and with it as soon as it has let them.
+    // First without the guard, and then with it, as soon as it has let the nodes vote.
     let report = on_urls(&urls, &["doctor", "--restart-guard", "off", "--json"]).expect(0).json();
     assert_eq!(report["verdict"], "ok");
     assert_eq!(report["notes"], serde_json::json!([]), "{report}");

@@ -1,4 +1,4 @@
-//! `doctor` on real servers that are each unfit in a way of their own.
+//! `doctor` on real servers, each of which is unfit for its own reason.
 
 use serde_json::Value;
 
@@ -12,7 +12,8 @@ fn three() -> Option<Vec<RealServer>> {
     Some(kinds?.into_iter().map(|kind| RealServer::start(kind, &KEPT)).collect())
 }
 
-/// Fit for locks from their first second on: what they keep survives a restart.
+/// With these options the servers' keys survive a restart, so they are fit for locks from their
+/// first second on.
 const KEPT: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 
 fn doctor(urls: &[String], more: &[&str]) -> Ended {
@@ -45,7 +46,7 @@ fn fit_servers_get_seven_good_words_and_no_other() {
         versions.contains("1 x Redis 7.0") && versions.contains("1 x Valkey 9.1"),
         "{versions}"
     );
-    // Nothing was written, whatever the names of the commands it asked for.
+    // The doctor wrote nothing, whatever commands it tried.
     assert!(servers.iter().all(|server| server.command(&["DBSIZE"]) == b":0\r\n"));
 }
 
@@ -85,7 +86,7 @@ fn what_is_wrong_with_one_server_is_said_with_its_name_and_its_remedy() {
 #[test]
 fn what_a_user_may_not_do_is_said_with_what_to_grant() {
     let Some(servers) = three() else { return };
-    // The names of categories are known to all servers, those of new commands are not.
+    // All servers know the names of the categories; only some know the new commands.
     let base = "-@all +@connection +info +time +config|get";
     let table: [(&str, &[&str], i32, &str); 7] = [
         ("~* &* +@read +@pubsub", &[], 78, "may not run SET"),
@@ -154,7 +155,7 @@ fn a_frozen_a_killed_and_a_restarted_server_are_told_apart() {
         "{report}"
     );
     servers[2].restart();
-    // With the guard on all of them are as young as that one, and the wait is said.
+    // With the guard on, all of them are as young as that one, and the doctor reports the wait.
     let guarded = on_urls(&urls(&servers), &["doctor"]).expect(78);
     assert!(guarded.out.contains("may have forgotten locks; it votes again in"), "{guarded:?}");
     assert!(!guarded.out.contains("0 us"), "{guarded:?}");

@@ -1,4 +1,4 @@
-//! `elect` runs its command on one candidate at a time, and `leader` says which.
+//! `elect` runs its command on one candidate at a time, and `leader` names it.
 
 use redbolt_embedded::Nodes;
 
@@ -6,7 +6,7 @@ use super::cli::{Running, on, redbolt};
 use super::holders::{at, servers, urls};
 use redbolt_rig::{PATIENCE, RealServer, eventually};
 
-/// A command that says who it is, its process number and the token of its term, and then stays.
+/// A command that prints its process number and the token of its term, and then stays.
 const STAY: [&str; 4] = ["--", "sh", "-c", "echo $$ $REDBOLT_TOKEN; exec sleep 600"];
 
 const TAKEN_AWAY: &str =
@@ -21,13 +21,13 @@ fn elect(nodes: &Nodes, who: &str, args: &[&str], command: &[&str]) -> Running {
     Running::start(&nodes.urls(), &[&own, args, command].concat())
 }
 
-/// The name of the leader; none where nobody leads, or its name is not there yet.
+/// The name of the leader; none if nobody leads, or if its name is not there yet.
 fn leader(nodes: &Nodes) -> Option<String> {
     let seen = on(nodes, &["leader", "jobs", "--json"]).expect(0).json();
     seen.pointer("/leader/program")?.as_str().map(str::to_owned)
 }
 
-/// The process number and the token that the command of [`STAY`] says.
+/// The process number and the token that the command of [`STAY`] prints.
 fn said(running: &mut Running) -> (String, String) {
     let line = running.line();
     let (pid, token) = line.split_once(' ').expect("two words");
@@ -107,7 +107,7 @@ fn a_candidate_that_was_stopped_has_no_command_any_more_and_campaigns_again() {
     assert_eq!(first.end().code, Some(128 + 15));
 }
 
-/// Whether the process runs. One that has ended stays in the list until its parent goes on.
+/// Whether the process runs. A process that has ended stays in the list until its parent goes on.
 fn is_running(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
@@ -218,7 +218,7 @@ fn wrong_names_are_told_before_anything_is_begun() {
         (&["elect", "jobs", "./x", "-v"], "redbolt elect jobs -- ./x"),
         (&["leader", "jobs", "--interval", "1s"], "--watch"),
     ] {
-        // What stands behind -- belongs to the command.
+        // The words behind -- belong to the command.
         let ended = redbolt(&[&args[..1], &n, &args[1..]].concat());
         assert_eq!(ended.code, Some(64), "{ended:?}");
         assert!(ended.err.contains(text), "{ended:?}");

@@ -1,5 +1,5 @@
-//! A command that changes user, session, process group or capabilities does not write once its lock is
-//! over, and where the kernel lets nobody end it, `run` says so.
+//! A command that changes user, session, process group or capabilities does not write once its lock
+//! is over. If the kernel lets nobody end it, `run` reports that.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -12,10 +12,10 @@ use redbolt_rig::{PATIENCE, eventually, skip};
 
 use super::cli::{Running, command_on, on, signal, without_settings};
 
-/// What `setpriv` needs to become an ordinary user.
+/// The options with which `setpriv` becomes an ordinary user.
 const NOBODY: [&str; 3] = ["--reuid=65534", "--regid=65534", "--clear-groups"];
 
-/// The same user, who may change to any other, and end none.
+/// The same user, with the right to become any other user, but not to end their processes.
 const CHANGER: [&str; 5] = [
     "--reuid=65534",
     "--regid=65534",
@@ -24,14 +24,14 @@ const CHANGER: [&str; 5] = [
     "--ambient-caps=+setuid",
 ];
 
-/// The line that becomes root by a set-user-ID program and writes.
+/// A line that becomes root by a set-user-ID program, and then writes.
 const AS_ROOT: &str = "\"$D/up\" --reuid=0 --regid=0 --clear-groups sh \"$D/writer\"";
 
-/// Each 20 ms it writes the time since the machine was started, for a minute or two.
+/// It writes the time since the machine started every 20 ms, for a minute or two.
 const WRITER: &str = "exec 2>/dev/null >>\"${0%/*}/diary\"
 for i in $(seq 3000); do read up rest < /proc/uptime; echo $up; sleep 0.02; done";
 
-/// A directory, `$D`, with a script that writes; a program with which any user becomes root; and
+/// A directory, `$D`, with a script that writes, a program with which any user becomes root, and
 /// redbolt. All processes that write there end with it.
 struct Desk {
     dir: tempfile::TempDir,
@@ -46,7 +46,7 @@ impl Drop for Desk {
 }
 
 impl Desk {
-    /// None where this process may not become other users.
+    /// `None` if this process may not become other users.
     fn new() -> Option<Self> {
         let desk = Self { dir: tempfile::tempdir().expect("a directory") };
         let may_all = |path: &Path, mode| {
@@ -74,7 +74,7 @@ impl Desk {
         self.dir.path().join(name)
     }
 
-    /// `run k` as another user, with a line for the shell, once something is written.
+    /// `run k` as another user, with a line for the shell, once the script has written something.
     fn start(&self, nodes: &Nodes, user: &[&str], args: &[&str], line: &str) -> Running {
         self.start_as("run", nodes, user, args, line)
     }
@@ -110,19 +110,19 @@ impl Desk {
         .collect()
     }
 
-    /// The first process that writes. Others are mostly what it starts.
+    /// The first process that writes. The others are mostly its children.
     fn writer(&self) -> String {
         self.writers().into_iter().next().expect("a process that writes")
     }
 
-    /// When something was last written.
+    /// When a process last wrote.
     fn last(&self) -> Option<Duration> {
         let text = fs::read_to_string(self.file("diary")).expect("the diary");
         let last = text.lines().rev().find_map(|line| line.parse().ok());
         last.map(Duration::from_secs_f64)
     }
 
-    /// Another client takes the lock, and from then on nothing is written.
+    /// Another client takes the lock, and from then on no process writes.
     fn expect_no_write_after_the_lock(&self, nodes: &Nodes, what: &str) {
         on(nodes, &["lock", "k", "--ttl", "20s", "--wait", "60s"]).expect(0);
         let taken_at = Duration::from_nanos(redbolt::now().as_nanos());
@@ -131,8 +131,8 @@ impl Desk {
     }
 }
 
-/// Copies a program. Written by this process, it could be open in what another test starts just now, and
-/// could not be run.
+/// Copies a program. If this process wrote the copy itself, a child that another test starts just
+/// now could hold it open, and it could not be run.
 fn install(from: &str, to: &Path, mode: &str) -> bool {
     let mut install = Command::new("install");
     install.args(["-m", mode, from]).arg(to).stderr(Stdio::null());
@@ -149,7 +149,7 @@ fn take_away(nodes: &Nodes) {
     on(nodes, &["unlock", "k", token.expect("a token")]).expect(0);
 }
 
-/// Changes that leave a process in the reach of `run`.
+/// The changes leave a process in the reach of `run`.
 fn end_with_the_lock(user: &[&str], lines: &[&str]) {
     for line in lines {
         let Some(desk) = Desk::new() else { return };
@@ -270,7 +270,7 @@ fn a_daemon_that_the_watchdog_has_seen_ends_where_run_is_killed() {
     let line = "(setsid sh \"$D/writer\" &); exec sleep 600";
     let running = desk.start(&nodes, &NOBODY, &["--ttl", "1s"], line);
     let start = desk.last();
-    // The watchdog looks with an extension, at most once in 5 s.
+    // The watchdog looks with each extension, at most once in 5 s.
     assert!(eventually(PATIENCE, || desk.last() > start.map(|at| at + Duration::from_secs(6))));
     running.signal("KILL");
     assert_eq!(running.end().code, None);

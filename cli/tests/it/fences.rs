@@ -1,4 +1,4 @@
-//! Fences: what `lock` and `run` give out, and what is in their way.
+//! Fences: the numbers that `lock` and `run` give out, and the obstacles to them.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -41,11 +41,11 @@ fn an_extension_knows_no_fence() {
     assert!(extended.json()["fence"].is_null(), "{extended:?}");
 }
 
-/// What a command under the lock finds in its environment.
+/// The fence that a command under the lock finds in its environment.
 fn fence_of(nodes: &Nodes, args: &[&str]) -> String {
     let print = ["--", "sh", "-c", "echo ${REDBOLT_FENCE-none}"];
     let mut command = command_on(&nodes.urls(), &[&["run", "k"], args, &print].concat());
-    // That of a command under another lock.
+    // The fence of a command under another lock.
     command.env("REDBOLT_FENCE", "5");
     end(command).expect(0).out.trim().to_owned()
 }
@@ -68,11 +68,12 @@ fn a_command_without_a_fence_has_none_not_even_an_inherited_one() {
 fn a_longer_max_ttl_needs_no_word_about_fences() {
     let server =
         on_urls(&["127.0.0.1:1".to_owned()], &["lock", "k", "--ttl", "1s", "--max-ttl", "3d"]);
-    // It got as far as the node, which is not there.
+    // The command got as far as the node, which is not there.
     assert!(server.expect(69).err.contains("connection refused"));
 }
 
-/// Asserts that a lock with a fence fails in one line with these words, while one without is taken.
+/// Asserts that a lock with a fence fails in one line with these words, while a lock without one is
+/// taken.
 fn only_fences_fail(urls: &[String], name: &str, words: &[&str]) {
     let fenced = ["lock", "k", "--ttl", "5s", "--fence"];
     let ended: Ended = on_urls(urls, &fenced).expect(69);
@@ -96,7 +97,7 @@ fn clocks_that_are_off_are_named_and_so_is_what_to_do() {
     assert!(line.contains("does not vote for locks with a fence"), "{line}");
 }
 
-/// A way to the node at `place` that shows its clock decades ahead. Returns its address.
+/// A relay to the node at `place` that shows its clock decades ahead. Returns the relay's address.
 fn years_ahead(place: String) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address").to_string();
@@ -113,7 +114,7 @@ fn years_ahead(place: String) -> String {
                 let mut bytes = vec![0; 65_536];
                 while let Ok(len @ 1..) = node.read(&mut bytes) {
                     let answer = String::from_utf8_lossy(bytes.get(..len).unwrap_or_default());
-                    // What INFO says, and the answer to TIME: numbers that begin with a 1.
+                    // The time in INFO, and the answer to TIME: numbers that begin with a 1.
                     let answer = answer
                         .replace("server_time_usec:1", "server_time_usec:2")
                         .replace("*2\r\n$10\r\n1", "*2\r\n$10\r\n2");

@@ -1,4 +1,4 @@
-//! `unlock --force` takes a lock from the holder that it showed, and from nobody else.
+//! `unlock --force` takes a lock from the holder that it showed, and from no other.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -18,13 +18,13 @@ fn a_lock_is_taken_from_its_holder_and_the_line_on_stderr_says_from_whom() {
     assert_eq!((&object["released"], &object["holder"]["pid"]), (&true.into(), &pid.into()));
     assert!(taken.err.contains(" took k from run/sh on "), "{taken:?}");
     assert_eq!(running.end().code, Some(70));
-    // One that never ends, of another library.
+    // A lock of another library, which never ends.
     servers.iter().for_each(|server| drop(server.command(&["SET", "k", "forever"])));
     at(&servers, &["unlock", "--force", "--yes", "k"]).expect(0);
     assert!(servers.iter().all(|server| !server.exists("k")));
 }
 
-/// The next extension would be after 10 s.
+/// The next extension would come after 10 s.
 #[test]
 fn a_run_whose_lock_is_taken_away_ends_its_command_at_once_and_says_so() {
     let Some(servers) = servers() else { return };
@@ -45,7 +45,7 @@ fn a_run_whose_lock_is_taken_away_ends_its_command_at_once_and_says_so() {
     assert_eq!(said, expected);
 }
 
-/// It learns of its loss with its next extension, as nobody tells it.
+/// It learns of its loss with its next extension, because no client tells it.
 #[test]
 fn a_run_that_may_not_track_keys_still_ends_its_command_and_says_the_same() {
     let Some(servers) = servers() else { return };
@@ -108,7 +108,7 @@ fn without_a_terminal_it_needs_a_yes() {
     assert!(servers.iter().all(|server: &RealServer| server.exists("k")));
 }
 
-/// The question is asked, and answered once the test has had its time.
+/// The command asks its question, and gets the answer once the test has had its time.
 fn asked(servers: &[RealServer], answer: &str, meanwhile: impl FnOnce()) -> (Option<i32>, String) {
     let args = ["--restart-guard", "off", "unlock", "--force", "k"];
     let mut terminal = Terminal::start(command_on(&urls(servers), &args));

@@ -1,4 +1,4 @@
-//! Who holds a lock, as the commands show it, on real servers.
+//! The holder of a lock, as the commands show it, on real servers.
 
 use serde_json::Value;
 
@@ -22,7 +22,7 @@ pub(super) fn at(servers: &[RealServer], args: &[&str]) -> Ended {
     on_urls(&urls(servers), &[&NO_GUARD, args].concat())
 }
 
-/// A command that holds `key` until it is killed.
+/// A command that holds `key` until the test kills it.
 pub(super) fn holding(servers: &[RealServer], key: &str) -> Running {
     Running::holding(&urls(servers), &[&NO_GUARD[..], &[key]].concat())
 }
@@ -48,7 +48,7 @@ fn status_names_the_process_that_holds_the_lock_until_it_is_gone() {
     let text = at(&servers, &["status", "k"]).expect(0).out;
     let by = format!("k is held on 3 of 3 nodes by run/sh on {}, process {pid}, ", hostname());
     assert!(text.starts_with(&by), "{text}");
-    // A process that was killed is no longer listed; its token says which client it was.
+    // No node lists a killed process any more; its token tells which client it was.
     running.signal("KILL");
     running.end();
     let look = || at(&servers, &["status", "k", "--json"]).json();
@@ -60,7 +60,7 @@ fn status_names_the_process_that_holds_the_lock_until_it_is_gone() {
     }
 }
 
-/// A user that may not list clients has what the holder says of itself.
+/// A user that may not list clients gets the holder's own claim.
 #[test]
 fn who_may_not_list_clients_is_told_what_the_holder_says_beside_the_lock() {
     let Some(servers) = servers() else { return };
@@ -140,7 +140,7 @@ fn a_held_lock_that_lost_its_spare_vote_to_a_restart_is_said_to_have_none() {
         (ended.out + &ended.err).contains(none)
     };
     assert!(!says(&servers, &["status", "k"]) && !says(&servers, &["ls"]));
-    // It kept nothing, and votes again.
+    // The server kept nothing, and votes again.
     servers[2].kill9();
     servers[2].restart();
     assert!(

@@ -6,7 +6,7 @@ use super::cli::Ended;
 use super::holders::{at, servers};
 use redbolt_rig::{PATIENCE, eventually};
 
-/// The line with each number as `N` outside of texts.
+/// The line with `N` for each number outside of texts.
 fn masked(ended: &Ended) -> String {
     let mut text = String::new();
     let mut is_text = false;
@@ -52,7 +52,7 @@ fn the_lines_of_status_ls_and_leader_are_as_scripts_know_them() {
         r#"{{"holder":{holder},"key":"{key}","nodes":[{nodes}],"quorum":N,"verdict":"held"}}"#
     );
     let look = || masked(&at(&servers, &["status", "k\\\n", "--json"]).expect(0));
-    // The client's connections may still be listed for a moment.
+    // A node may still list the client's connections for a moment.
     assert!(eventually(PATIENCE, || look() == expected), "{}\n{expected}", look());
     let list = masked(&at(&servers, &["ls", "--json"]).expect(0));
     let expected = format!(r#"{{"holder":{holder},"key":"{key}","ttl_ms":N,"verdict":"held"}}"#);

@@ -41,7 +41,7 @@ fn locks_of_all_kinds_are_listed_and_what_is_no_lock_is_not() {
     assert!(split["ttl_ms"].as_u64().is_some_and(|ttl| ttl <= 60_000), "{split}");
     assert_eq!(keys(&listed(&servers, &["sku:[12]"])), ["sku:1", "sku:2"]);
     assert_eq!(keys(&listed(&servers, &["--prefix", "sku:"])), ["1", "2", "3", "4"]);
-    // A prefix is no pattern.
+    // A prefix is not a pattern.
     assert_eq!(keys(&listed(&servers, &["--prefix", "sk[u]:"])), [""; 0]);
     at(&servers, &["lock", "5", "--prefix", "sk[u]:", "--ttl", "30s"]).expect(0);
     assert_eq!(keys(&listed(&servers, &["--prefix", "sk[u]:"])), ["5"]);
@@ -77,7 +77,7 @@ fn a_hung_node_costs_its_timeout_and_is_named() {
     }
     servers[2].freeze();
     let args = ["--restart-guard", "off", "ls", "--limit", "3000", "--node-timeout", "300ms"];
-    // Far more steps than this leaves room for at a timeout each.
+    // These are far more steps than the limit allows if each costs a timeout.
     let ended = on_urls(&urls(&servers), &args).expect(0);
     assert!(ended.took < std::time::Duration::from_secs(8), "{ended:?}");
     assert_eq!(ended.out.matches("held 2/3").count(), 3_000, "{ended:?}");
@@ -122,7 +122,7 @@ fn top_draws_the_locks_again_and_again_and_ends_at_a_q() {
     let _second = holding(&servers, "another");
     terminal.read_until("2 locks");
     terminal.read_until("another");
-    // Further looks than the one that saw it first.
+    // These come from later looks than the one that saw it first.
     for _ in 0..3 {
         terminal.forget();
         terminal.read_until("another");

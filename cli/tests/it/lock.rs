@@ -108,11 +108,11 @@ fn a_signal_ends_the_waiting_and_leaves_no_key() {
     let nodes = five();
     let token = take(&nodes, "k");
     let waiting = Running::start(&nodes.urls(), &["lock", "k", "--ttl", "10s", "--wait", "1m"]);
-    // Once it has connected it waits: the first attempt has been refused or soon is.
+    // Once it has connected it waits: the nodes have denied the first attempt, or soon will.
     on(&nodes, &["lock", "other", "--ttl", "10s"]).expect(0);
     waiting.signal("INT");
     let ended = waiting.end();
-    // Ended by its own hand, or by the signal where that came before it took signals over.
+    // The command ended itself, or the signal ended it before it took signals over.
     assert!(matches!(ended.code, Some(130) | None), "{ended:?}");
     on(&nodes, &["unlock", "k", &token]).expect(0);
     on(&nodes, &["lock", "k", "--ttl", "10s"]).expect(0);
@@ -171,7 +171,7 @@ fn hung_nodes_cost_no_more_than_their_timeout() {
     nodes.pause(3).unwrap();
     let lock = on(&["lock", "k", "--ttl", "10s"]).expect(69);
     assert!(lock.took < Duration::from_secs(5), "{lock:?}");
-    // What they run now that they go on: the locks, and the releases behind them.
+    // The nodes go on and now run the locks, and the releases behind them.
     for node in 1..4 {
         nodes.resume(node).unwrap();
     }
@@ -181,7 +181,7 @@ fn hung_nodes_cost_no_more_than_their_timeout() {
 #[test]
 fn keys_that_only_a_minority_holds_are_called_split() {
     let nodes = five();
-    // What two clients leave behind that each know one node only.
+    // Two clients that each know one node only leave these keys behind.
     for node in nodes.urls().chunks(1).skip(3) {
         on_urls(node, &["lock", "k", "--ttl", "30s"]).expect(0);
     }

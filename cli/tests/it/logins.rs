@@ -1,4 +1,5 @@
-//! Tokens and passwords: by which ways they come in, and how a command ends whose login is refused.
+//! Tokens and passwords: the ways in which they come in, and the end of a command whose login is
+//! refused.
 
 use std::io::Write as _;
 use std::process::Stdio;
@@ -25,7 +26,7 @@ fn a_token_comes_from_the_environment_a_file_or_stdin() {
         let file = file.display().to_string();
         let mut filed =
             command_on(&nodes.urls(), &[&[command, "k", "--token-file", &file], more].concat());
-        // What is named on the command line comes first.
+        // The token on the command line comes first.
         filed.env("REDBOLT_TOKEN", "of another lock");
         end(filed).expect(0);
         on(&nodes, &["unlock", "k", &token]).expect(if command == "unlock" { 70 } else { 0 });
@@ -45,11 +46,11 @@ fn a_token_comes_from_the_environment_a_file_or_stdin() {
     assert!(end(long).expect(64).err.contains("is too long"));
 }
 
-/// What a command under these locks finds in its environment.
+/// The variables that a command under these locks finds in its environment.
 fn found(nodes: &Nodes, keys: &[&str]) -> String {
     let print = ["--", "sh", "-c", "echo ${REDBOLT_KEY-none} ${REDBOLT_TOKEN-none}"];
     let mut command = command_on(&nodes.urls(), &[&["run"], keys, &print].concat());
-    // Those of a command under another lock.
+    // The variables of a command under another lock.
     command.env("REDBOLT_KEY", "other").env("REDBOLT_TOKEN", "other");
     end(command).expect(0).out.trim().to_owned()
 }
@@ -61,7 +62,7 @@ fn a_command_finds_the_key_and_the_token_of_its_only_lock() {
     let (key, token) = words.split_once(' ').expect("two words");
     assert_eq!((key, token.len()), ("sku:42", 40));
     assert_eq!(found(&nodes, &["a", "b"]), "none none");
-    // The token is that of the lock. The command has its grace to say so.
+    // The token is that of the lock. The command has its grace to show it.
     let unlock = "trap '' TERM; \"$0\" unlock \"$REDBOLT_KEY\"; exec sleep 600";
     let args = ["run", "k", "--ttl", "30s", "--grace", "10s", "--", "sh", "-c", unlock];
     let mut running =

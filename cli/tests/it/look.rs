@@ -15,7 +15,7 @@ fn assert_percentiles(of: &Value) {
     assert!(values[0] > 0.0, "{of}");
 }
 
-/// `max_ttl`: a server votes some five seconds after it was started.
+/// `max_ttl`: a server votes some five seconds after its start.
 const MAX_TTL: &str = "4s";
 
 /// Three real servers that keep nothing; none if one is not installed.
@@ -38,7 +38,7 @@ fn on_servers(servers: &[RealServer], args: &[&str]) -> Ended {
     on_urls(&urls, &[args, &["--max-ttl", MAX_TTL]].concat())
 }
 
-/// What `status` says of the nodes, having ended so.
+/// The nodes in the report of `status`, which ends with this code and verdict.
 fn status(servers: &[RealServer], code: i32, verdict: &str) -> Value {
     let ended = on_servers(servers, &["status", "k", "--json"]);
     assert_eq!((ended.code, ended.text("verdict").as_str()), (Some(code), verdict), "{ended:?}");
@@ -49,7 +49,7 @@ fn status(servers: &[RealServer], code: i32, verdict: &str) -> Value {
 fn a_key_that_restarted_nodes_may_have_forgotten_is_never_called_free() {
     let Some(mut servers) = servers() else { return };
     let lock = on_servers(&servers, &["lock", "k", "--ttl", MAX_TTL, "--json"]).expect(0);
-    // One of them: the others still prove the lock.
+    // One server restarts: the others still prove the lock.
     servers[0].restart();
     let nodes = status(&servers, 0, "held");
     assert_eq!((&nodes[0]["state"], &nodes[0]["token"]), (&"error".into(), &Value::Null));
@@ -58,16 +58,16 @@ fn a_key_that_restarted_nodes_may_have_forgotten_is_never_called_free() {
     assert!((1..5_000).contains(&nodes[0]["waits_ms"].as_u64().unwrap()), "{nodes}");
     assert_eq!(nodes[1]["token"], lock.text("token"));
     assert_eq!((&nodes[1]["cause"], &nodes[1]["waits_ms"]), (&Value::Null, &Value::Null));
-    // Two: what is left may be all that is left of a quorum.
+    // Two restart: the rest may be all that is left of a quorum.
     servers[1].restart();
     status(&servers, 69, "unknown");
-    // All: nothing is left to see, and the lock still stands.
+    // All restart: nothing is left to see, and the lock still stands.
     servers[2].restart();
     status(&servers, 69, "unknown");
     let text = on_servers(&servers, &["status", "k"]).out;
     assert!(text.contains("k is unknown: too few nodes with a vote answered"), "{text}");
     assert_eq!(text.matches(": may have forgotten locks").count(), 3, "{text}");
-    // When they vote again no such lock can be left.
+    // When they vote again, no such lock can be left.
     assert!(eventually(PATIENCE, || all_vote(&servers)));
     status(&servers, 0, "free");
     servers[2].restart();
@@ -78,7 +78,7 @@ fn a_key_that_restarted_nodes_may_have_forgotten_is_never_called_free() {
 #[test]
 fn a_token_is_shown_at_a_node_without_a_vote_and_does_not_count() {
     let Some(servers) = servers() else { return };
-    // A server takes all from one that is not newer.
+    // A server takes all data from a master that is not newer.
     let [replica, _, master] = &servers[..] else { panic!("three servers") };
     master.command(&["SET", "k", "one vote", "PX", "60000"]);
     replica.command(&["REPLICAOF", "127.0.0.1", &master.port().to_string()]);
@@ -269,7 +269,7 @@ fn a_demo_that_is_interrupted_ends_at_once_and_leaves_no_key() {
 
 #[test]
 fn nodes_run_until_they_are_told_to_end() {
-    // Somebody else may have the ports.
+    // Another program may have the ports.
     let started = (23_001..24_000).step_by(10).find_map(|port: u16| {
         let port = port.to_string();
         let mut running = Running::start(&[], &["node", "--count", "3", "--port", &port]);

@@ -1,4 +1,4 @@
-//! The command as a process: a file for each promise.
+//! The command as a process: one file for each promise.
 
 mod agreement;
 mod bench;

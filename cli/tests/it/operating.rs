@@ -11,14 +11,14 @@ use redbolt_rig::{Kind, PATIENCE, RealServer, StopAtEnd, eventually, kind_or_ski
 
 use super::cli::{Ended, Running, end, on_urls, without_settings};
 
-/// The longest TTL of these locks, and so the time that the guard takes.
+/// The longest TTL of these locks, and so the length of the guard.
 const MAX_TTL: Duration = Duration::from_secs(2);
 const MAX_TTL_TEXT: &str = "2s";
 
-/// What a script may take in all.
+/// The most time that a script may take.
 const LIMIT: Duration = Duration::from_secs(180);
 
-/// As `deploy/node.conf` has them: they keep every write.
+/// As in `deploy/node.conf`: the servers keep every write.
 const KEPT: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 
 fn five() -> Option<Vec<RealServer>> {
@@ -53,7 +53,7 @@ fn a_doctor_waits_until_all_nodes_vote_and_tells_when_they_do_not_in_time() {
     assert_eq!(waiting.end().expect(0).json()["verdict"], "ok");
 }
 
-/// What uses the locks meanwhile.
+/// The users of the locks meanwhile.
 struct Load {
     cycles: AtomicUsize,
     end: AtomicBool,
@@ -64,7 +64,7 @@ impl Load {
         !self.end.load(Ordering::SeqCst)
     }
 
-    /// Takes a lock that nobody else wants, again and again: each attempt must have a quorum.
+    /// Takes a lock that no other client wants, again and again: each attempt must have a quorum.
     fn cycle(&self, urls: &[String], name: &str) {
         let client = client(urls);
         for number in 0.. {
@@ -111,7 +111,7 @@ fn ask(dir: &Path, what: &str) -> String {
     )
 }
 
-/// Runs a script on these nodes; `act` does what it asks for.
+/// Runs a script on these nodes; `act` does what the script asks for.
 fn script(
     name: &str,
     args: &[&str],
@@ -150,7 +150,7 @@ fn script(
     })
 }
 
-/// Runs `work` while locks are taken and one is held.
+/// Runs `work` while clients take locks and one of them holds a lock.
 fn under_load(urls: &[String], work: impl FnOnce()) {
     doctor(urls, &["--wait", "60s"]).expect(0);
     let load = Load { cycles: AtomicUsize::new(0), end: AtomicBool::new(false) };
@@ -213,7 +213,7 @@ fn an_exchange_of_a_server_loses_no_lock_and_no_quorum() {
     let Some(mut servers) = five() else { return };
     let (urls, dir) = (urls(&servers), tempfile::tempdir().expect("a directory"));
     let old = urls[2].clone();
-    // Its port is known before it starts, as that of a machine is.
+    // Its port is known before it starts, like that of a machine.
     let mut new = RealServer::start(Kind::Valkey91, &KEPT);
     new.kill9();
     let new_url = new.url();

@@ -1,5 +1,5 @@
-//! The rights of those who look after locks: the line of `docs/security.md` suffices on its servers, and
-//! each right of it is missed when it is gone.
+//! The rights of the operators of locks: the line of `docs/security.md` suffices on its servers,
+//! and the operator misses each of its rights when it is gone.
 
 use redbolt_rig::{PATIENCE, RealServer, available_kinds, eventually};
 
@@ -13,15 +13,16 @@ fn line() -> Vec<&'static str> {
     line.expect("a line").split(' ').collect()
 }
 
-/// What the operator can do on a server where somebody holds a lock, which it takes away at the end.
+/// The acts that the operator can do on a server with a held lock. It takes the lock away at the
+/// end.
 fn operate(servers: &[RealServer; 1]) -> Vec<String> {
-    // Its next extension is four seconds away: by then it has been told, or not.
+    // The holder's next extension is four seconds away: by then a client has told it, or not.
     let running =
         Running::holding(&urls(servers), &[&NO_GUARD[..], &["--ttl", "12s", "k"]].concat());
     let look = || at(servers, &["status", "k", "--json"]).json();
     let is_said = || look().pointer("/holder/since_ms").is_some_and(|since| since.is_u64());
     assert!(eventually(PATIENCE, is_said));
-    // Scripts that others have loaded would hide that this user cannot.
+    // Scripts that other clients have loaded would hide that this user cannot load them.
     servers[0].command(&["SCRIPT", "FLUSH"]);
     let url = servers[0].url().replace("://", "://operator:secret@");
     let can = |args: &[&str]| {

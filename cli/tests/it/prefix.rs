@@ -1,4 +1,4 @@
-//! `--prefix`: what a lock is called here, and what it is called on the nodes.
+//! `--prefix`: the name of a lock here, and its name on the nodes.
 
 use redbolt_embedded::Nodes;
 

@@ -1,4 +1,5 @@
-//! `deploy/prometheus`: its alerts fire, and name what the library exports, as the dashboard does.
+//! `deploy/prometheus`: its alerts fire. They and the dashboard name series that the library
+//! exports.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,7 +27,7 @@ fn promtool(dir: &Path, args: &[&str]) -> Option<()> {
     Some(())
 }
 
-/// What follows `start` on each line that has it.
+/// The rest of each line behind `start`.
 fn after<'a>(text: &'a str, start: &str) -> Vec<&'a str> {
     text.lines().filter_map(|line| line.trim().strip_prefix(start)).collect()
 }
@@ -99,7 +100,7 @@ fn each_query_of_the_dashboard_is_one() {
     promtool(dir.path(), &["check", "rules", "rules.yml"]);
 }
 
-/// The series that a text names, with what stands in their braces.
+/// The series that a text names, with the text in their braces.
 fn series(text: &str) -> Vec<(String, String)> {
     text.match_indices("redbolt_")
         .map(|(at, _)| {
@@ -118,7 +119,7 @@ fn names_labels_and_their_values_are_those_of_the_library_and_its_documentation(
     let page = file("docs/observing.md");
     let alerts = file("deploy/prometheus/alerts.yml");
     let queries = after(&alerts, "expr: ").join("\n");
-    // The lines of a query that goes on.
+    // The further lines of a query.
     let queries =
         queries + &alerts.lines().filter(|line| line.contains("(rate(")).collect::<String>();
     let mut count = 0;

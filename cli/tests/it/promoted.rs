@@ -4,7 +4,7 @@ use redbolt_rig::{PATIENCE, RealServer, available_kinds, eventually};
 
 use super::cli::on_urls;
 
-/// The command is a newcomer each time that it is run.
+/// The command meets the nodes for the first time in each run.
 #[test]
 fn the_command_locks_each_second_through_a_promotion() {
     let Some(server) = available_kinds().into_iter().next() else { return };

@@ -1,4 +1,4 @@
-//! A command on a terminal of its own.
+//! A command on its own terminal.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -26,7 +26,7 @@ impl Terminal {
         let end = || File::options().read(true).write(true).open(path).expect("a terminal");
         command.env("TERM", "xterm").stdin(end()).stdout(end()).stderr(end());
         let child = command.spawn().expect("redbolt starts");
-        // The command alone keeps its end open: the person reads its end when the command has ended.
+        // Only the command keeps its end open: the person's end closes when the command has ended.
         drop(command);
         Self { child, person: person.into(), text: String::new() }
     }
@@ -47,12 +47,12 @@ impl Terminal {
         &self.text
     }
 
-    /// Forgets what was shown so far.
+    /// Forgets the output so far.
     pub(super) fn forget(&mut self) {
         self.text.clear();
     }
 
-    /// False when nothing more will come.
+    /// False when no more output will come.
     fn read(&mut self) -> bool {
         let mut bytes = [0; 4096];
         // A terminal without a program gives an error instead of an end.
@@ -65,7 +65,7 @@ impl Terminal {
         self.person.write_all(text.as_bytes()).expect("an open terminal");
     }
 
-    /// The exit code, and all that was shown.
+    /// The exit code, and the whole output.
     pub(super) fn end(mut self) -> (Option<i32>, String) {
         while self.read() {}
         let status = self.child.wait().expect("a child");
@@ -75,7 +75,7 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // An error means that it has ended already.
+        // An error means that the command has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

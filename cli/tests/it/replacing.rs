@@ -1,5 +1,5 @@
-//! Replacing a node by the steps of `docs/servers.md`: at no time do two hold a lock. And what
-//! those steps rest on, by the one that is left out.
+//! Replacing a node by the steps of `docs/servers.md`: at no time do two clients hold a lock. One
+//! more test leaves a step out, and shows why the steps need it.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use serde_json::json;
 use super::cli::on_urls;
 use redbolt_rig::{Kind, PATIENCE, RealServer, StopAtEnd, eventually, kind_or_skip, ms};
 
-/// The longest TTL of these locks, and so the time that the guard takes.
+/// The longest TTL of these locks, and so the length of the guard.
 const MAX_TTL: Duration = Duration::from_secs(2);
 
 /// The node that is replaced.
@@ -22,7 +22,7 @@ fn config(urls: &[String]) -> Config {
     Config::new(urls).expect("addresses").max_ttl(MAX_TTL).node_timeout(ms(500))
 }
 
-/// Five servers that keep nothing over a restart, all of them past the guard.
+/// Five servers that keep nothing over a restart. All of them are past the guard.
 fn five() -> Option<Vec<RealServer>> {
     let kinds = [Kind::Valkey91, Kind::Redis86, Kind::Redis70, Kind::Valkey81, Kind::Redis80];
     let kinds: Option<Vec<Kind>> = kinds.into_iter().map(kind_or_skip).collect();
@@ -36,13 +36,13 @@ fn urls(servers: &[RealServer]) -> Vec<String> {
     servers.iter().map(RealServer::url).collect()
 }
 
-/// Whether every node votes, in the doctor's words.
+/// Whether every node votes, according to the doctor.
 fn doctor_is_content(urls: &[String]) -> bool {
     let ended = on_urls(urls, &["doctor", "--max-ttl", "2s", "--json"]);
     ended.code == Some(0) && ended.json().get("notes").is_some_and(|notes| *notes == json!([]))
 }
 
-/// A service that takes one lock again and again, and is told to restart with another list.
+/// A service that takes one lock again and again, and that the test restarts with another list.
 struct Service {
     urls: Mutex<Vec<String>>,
     is_new: AtomicBool,
@@ -54,7 +54,7 @@ impl Service {
         self.locks.load(Ordering::SeqCst)
     }
 
-    /// Waits until it has had more locks.
+    /// Waits until the service has had more locks.
     fn goes_on(&self) {
         let before = self.locks();
         assert!(eventually(PATIENCE * 2, || self.locks() > before + 2), "no lock can be had");
@@ -76,9 +76,9 @@ impl Service {
                 };
                 hold(begin, until);
                 self.locks.fetch_add(1, Ordering::SeqCst);
-                // Some leave their lock to its TTL, as a crash does.
+                // The service leaves some locks to their TTL, as a crash does.
                 if self.locks().is_multiple_of(16) {
-                    // A lease that cannot be given away is released as it is dropped.
+                    // A lease that cannot be given away is released when it is dropped.
                     let deadline = lease.deadline();
                     if lease.detach().wait().is_ok() {
                         hold(until, deadline);
@@ -111,7 +111,7 @@ fn a_node_that_is_replaced_by_the_steps_leaves_one_holder_at_a_time() {
         // 1: stop the old node for good; the others go on.
         servers[OLD].kill9();
         services.iter().for_each(Service::goes_on);
-        // 2: start the new one, empty, after that.
+        // 2: start the new node, empty, after that.
         let new = RealServer::start(Kind::Valkey91, &[]);
         let mut new_urls = urls(&servers);
         new_urls[OLD] = new.url();
@@ -134,8 +134,8 @@ fn a_node_that_is_replaced_by_the_steps_leaves_one_holder_at_a_time() {
     }
 }
 
-/// A lock on the bare quorum of the first three nodes, the last of which is then lost; and the
-/// five nodes of the new list, with an empty one in its place that has just been started.
+/// A lock on the bare quorum of the first three nodes, the last of which is then lost. The five
+/// nodes of the new list have an empty one in its place that has just started.
 fn lock_and_replace() -> Option<(Vec<RealServer>, Client, Guard)> {
     let mut servers = five()?;
     let away = |servers: &[RealServer], act: fn(&RealServer)| {
@@ -143,8 +143,8 @@ fn lock_and_replace() -> Option<(Vec<RealServer>, Client, Guard)> {
     };
     away(&servers, RealServer::freeze);
     let client = Client::open(config(&urls(&servers))).expect("addresses");
-    // Servers count their age in whole seconds: one that was old enough for the doctor may seem
-    // too young for a moment more.
+    // Servers count their age in whole seconds: a server that was old enough for the doctor may
+    // seem too young for a moment more.
     let lease = client.lock("k", MAX_TTL).wait().expect("three of five grant");
     assert_eq!(lease.votes().count(), 3);
     let old = servers.get_mut(OLD)?;
@@ -161,7 +161,7 @@ fn a_new_node_does_not_vote_while_a_lock_of_the_old_one_lives() {
     let (mut denied, mut was_early) = (0, None);
     let second = loop {
         let result = other.try_lock("k", MAX_TTL).wait();
-        // On a busy machine the lock may be over before anybody else asks for it.
+        // On a busy machine the lock may be over before another client asks for it.
         was_early.get_or_insert_with(|| lease.is_valid());
         match result {
             Ok(second) => break second,

@@ -11,18 +11,18 @@ fn five() -> Nodes {
     Nodes::start(5).expect("nodes start")
 }
 
-/// Less than it takes the commands here to end by themselves.
+/// Less than the time after which the commands here end by themselves.
 const OF_ITSELF: Duration = Duration::from_secs(60);
 
-/// A command that says its process number and then stays.
+/// A command that prints its process number and then stays.
 const STAY: [&str; 4] = ["--", "sh", "-c", "echo $$; exec sleep 600"];
 
 /// As [`STAY`], with a child in its group, and deaf to TERM.
 const STAY_DEAF: [&str; 4] =
     ["--", "sh", "-c", "trap '' TERM; sleep 600 & echo $$; while :; do sleep 600; done"];
 
-/// A command that says its process number, and is deaf to TERM. Each 20 ms it writes the time since
-/// the machine was started into a file, and `TERM` where it got one.
+/// A command that prints its process number, and is deaf to TERM. Every 20 ms it writes the time
+/// since the machine started into a file, and `TERM` if it got one.
 struct Diary {
     dir: tempfile::TempDir,
 }
@@ -64,7 +64,7 @@ impl Diary {
         self.lines().iter().any(|line| line == "TERM")
     }
 
-    /// When it was last written into.
+    /// When the command last wrote into it.
     fn last(&self) -> Duration {
         let lines = self.lines();
         let last = lines.iter().skip(1).rev().find_map(|line| line.parse().ok());
@@ -72,7 +72,7 @@ impl Diary {
     }
 }
 
-/// What a diary would say now.
+/// The time that a diary would show now.
 fn uptime() -> Duration {
     Duration::from_nanos(redbolt::now().as_nanos())
 }
@@ -206,7 +206,7 @@ fn a_lock_that_is_taken_is_said_with_its_holder_and_with_the_time_that_was_waite
 fn signals_reach_the_command_and_the_lock_is_released_afterwards() {
     let nodes = five();
     for name in ["INT", "TERM", "HUP", "QUIT"] {
-        // A command that ends in its own way: by its own code.
+        // The command ends in its own way, with its own code.
         let script = format!(
             "exec 2>/dev/null; trap 'echo got; exit 9' {name}; echo up; \
              while :; do sleep 0.01; done"
@@ -220,12 +220,12 @@ fn signals_reach_the_command_and_the_lock_is_released_afterwards() {
     }
 }
 
-/// The nodes go under the lock, in both ways. The command and its group are gone before the
-/// deadline, which is at most one TTL after the last extension that can have been granted.
+/// The nodes go away under the lock, in both ways. The command and its group are gone before the
+/// deadline. That is at most one TTL after the last extension that the nodes can have granted.
 #[test]
 fn a_command_is_ended_before_its_lock_is() {
     let ttl = Duration::from_millis(3_500);
-    // The last part of the grace, after KILL, is what a loaded machine may add.
+    // The last part of the grace, after KILL, is the time that a loaded machine may add.
     let args = ["--ttl", "3500ms", "--grace", "1700ms", "--node-timeout", "500ms"];
     for (stay, is_killed) in [(&STAY, true), (&STAY_DEAF, true), (&STAY_DEAF, false)] {
         let nodes = five();
@@ -258,7 +258,7 @@ fn an_operator_who_takes_the_lock_away_ends_the_command_before_the_lock_would_ha
     let status = on(&nodes, &["status", "k", "--json"]).expect(0).json();
     let token = status["nodes"][0]["token"].as_str().unwrap().to_owned();
     on(&nodes, &["unlock", "k", &token]).expect(0);
-    // No extension can have won since: the deadline that stands is at most one TTL away.
+    // No extension can have won since: the present deadline is at most one TTL away.
     let over_at = uptime() + ttl;
     let ended = running.end();
     assert_eq!(ended.code, Some(70), "{ended:?}");
@@ -267,7 +267,7 @@ fn an_operator_who_takes_the_lock_away_ends_the_command_before_the_lock_would_ha
     assert!(eventually(PATIENCE, || !group_lives(&group)) && diary.last() < over_at, "{ended:?}");
 }
 
-/// As for a machine on which nothing ran: not even the watchdog.
+/// As on a machine on which nothing ran: not even the watchdog.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_run_that_stood_still_for_too_long_kills_the_command_and_does_not_ask_it_to_end() {
@@ -288,7 +288,7 @@ fn a_run_that_stood_still_for_too_long_kills_the_command_and_does_not_ask_it_to_
 #[test]
 fn a_command_does_not_outlive_its_lock_where_run_never_goes_on() {
     let (nodes, diary) = (five(), Diary::new());
-    // An eighth of the grace is what a loaded machine may add.
+    // An eighth of the grace is the time that a loaded machine may add.
     let (running, group) = diary.start(&nodes, &["--ttl", "5s", "--grace", "2400ms"]);
     // Some extensions have won before.
     assert!(eventually(PATIENCE, || diary.lines().len() > 200));
@@ -304,8 +304,7 @@ fn a_command_does_not_outlive_its_lock_where_run_never_goes_on() {
     assert!(ended.err.contains("so the command was ended"), "{ended:?}");
 }
 
-/// What `run` has to say may find nobody who reads it, as in a pipe to a pager, and then `run` stands
-/// still as well.
+/// Nobody may read the output of `run`, as in a pipe to a pager. Then `run` stands still as well.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_command_does_not_outlive_its_lock_where_nobody_reads_what_run_says() {
@@ -328,7 +327,7 @@ fn the_watchdog_ends_with_run_and_holds_no_stream_open() {
     let (run, watchdog) = (running.pid().to_string(), watchdog(&running));
     let to = |fd: &str| std::fs::read_link(format!("/proc/{run}/fd/{fd}")).unwrap();
     let open = std::fs::read_dir(format!("/proc/{watchdog}/fd")).unwrap().flatten();
-    // A watchdog that starts closes what it opened for its start meanwhile.
+    // A watchdog that starts closes the files of its start meanwhile.
     let open: Vec<_> = open.filter_map(|fd| std::fs::read_link(fd.path()).ok()).collect();
     assert!(!open.contains(&to("1")) && !open.contains(&to("2")), "{open:?}");
     running.signal("KILL");
@@ -371,7 +370,7 @@ fn a_lock_that_was_gone_when_the_command_ended_is_an_error() {
     .unwrap();
     let status = on(&nodes, &["status", "k", "--json"]).expect(0).json();
     let token = status["nodes"][0]["token"].as_str().unwrap().to_owned();
-    // Else it would learn of the loss before the command has ended.
+    // Otherwise it would learn of the loss before the command has ended.
     let run = child.id().to_string();
     assert!(signal("STOP", &run));
     on(&nodes, &["unlock", "k", &token]).expect(0);
@@ -413,13 +412,13 @@ fn a_command_that_goes_on_after_term_is_named_and_keeps_its_lock_until_it_ends()
     assert_eq!(verdict(&nodes), "free");
 }
 
-/// Whether a process of this number runs; one that nobody has reaped yet does not.
+/// Whether a process of this number runs; a process that nobody has reaped yet does not.
 #[cfg(target_os = "linux")]
 fn is_alive(pid: &str) -> bool {
     stat(pid).is_some_and(|(state, _)| !['Z', 'X'].contains(&state))
 }
 
-/// The watchdog of a `run` that has one.
+/// The watchdog of a `run`.
 #[cfg(target_os = "linux")]
 fn watchdog(running: &Running) -> String {
     let is_watchdog = |pid: &String| {
@@ -428,7 +427,7 @@ fn watchdog(running: &Running) -> String {
     };
     let children = format!("/proc/{0}/task/{0}/children", running.pid());
     let mut found = None;
-    // Its command line is there only some time after its start.
+    // Its command line appears only some time after its start.
     assert!(eventually(PATIENCE, || {
         let children = std::fs::read_to_string(&children).expect("a list of children");
         found = children.split_whitespace().map(str::to_owned).find(is_watchdog);
@@ -468,6 +467,6 @@ fn a_command_that_hangs_is_ended_once_it_has_held_its_lock_for_max_hold() {
         // The lock is free at once.
         take(&nodes, key);
     }
-    // One that ends before is left alone.
+    // A command that ends before is left alone.
     on(&nodes, &["run", "other", "--max-hold", "60s", "--", "true"]).expect(0);
 }

@@ -19,7 +19,7 @@ fn commands(title: &str) -> Vec<&'static str> {
     lines(title, &["redbolt "])
 }
 
-/// The lines of a section that begin so.
+/// The lines of a section that begin with one of these.
 #[track_caller]
 fn lines(title: &str, begin: &[&str]) -> Vec<&'static str> {
     let (_, section) = PAGE.split_once(&format!("\n## {title}\n")).expect("the section is there");
@@ -31,7 +31,7 @@ fn lines(title: &str, begin: &[&str]) -> Vec<&'static str> {
     commands
 }
 
-/// Runs a line of the page where its files are.
+/// Runs a line of the page in the directory of its files.
 fn play(servers: &[RealServer], dir: &Path, line: &str) -> Ended {
     let urls: Vec<String> = servers.iter().map(RealServer::url).collect();
     let patience = if line.contains("--node-timeout") { "" } else { "--node-timeout 1s" };
@@ -61,7 +61,7 @@ fn holding(servers: &[RealServer], key: &str) -> Running {
     holding_by(servers, key, "echo held; exec sleep 600")
 }
 
-/// The lock is held while the shell runs this, which first says `held`.
+/// The lock is held while the shell runs this line, which first prints `held`.
 fn holding_by(servers: &[RealServer], key: &str, line: &str) -> Running {
     let urls: Vec<String> = servers
         .iter()
@@ -194,7 +194,7 @@ fn a_password_is_changed_node_by_node_and_a_client_with_either_always_gets_in() 
     let [old, new] = lines[..] else { panic!("{lines:?}") };
     let users = dir.path().join("users.acl");
     let now = fs::read_to_string(&users).unwrap();
-    // One file serves all five here, so its state is what each node reads at its restart.
+    // One file serves all five here, so its state is the one that each node reads at its restart.
     let steps = [
         (now.replace(HASH, &format!("{HASH} #{NEW_HASH}")), old),
         (now.replace(HASH, NEW_HASH), new),

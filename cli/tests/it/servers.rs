@@ -1,12 +1,13 @@
-//! Every command on real servers: each version alone, all versions together, two stopped, one
-//! frozen.
+//! Every command on real servers: each version alone, and all versions together, with two stopped
+//! and one frozen.
 
 use std::time::Duration;
 
 use super::cli::{Running, on_urls};
 use redbolt_rig::{Kind, RealServer, available_kinds, kind_or_skip};
 
-/// Fit for locks from their first second on: what they keep survives a restart.
+/// With these options the servers' keys survive a restart, so they are fit for locks from their
+/// first second on.
 fn start(kind: Kind) -> RealServer {
     RealServer::start(kind, &["--appendonly", "yes", "--appendfsync", "always"])
 }
@@ -22,16 +23,16 @@ fn server(servers: &[RealServer], node: usize) -> &RealServer {
 /// How long a server may take: on a busy disk saving each write takes its time.
 const PATIENT: &str = "5s";
 
-/// The same where one is frozen and may be waited for.
+/// How long a server may take if one is frozen, and the command may wait for it.
 const BRIEF: &str = "500ms";
 
-/// All commands, none of which leaves a key behind.
+/// All commands. None of them leaves a key behind.
 fn all_commands_work(servers: &[RealServer], live: &[usize], node_timeout: &str) {
     let urls = urls(servers);
-    // They have only just started.
+    // The servers have only just started.
     let settings = ["--restart-guard", "off", "--node-timeout", node_timeout];
     let on = |args: &[&str]| on_urls(&urls, &[args, &settings[..]].concat());
-    // A command ends by the timeout of its nodes, and what it does beside that.
+    // A command ends by the timeout of its nodes, and the time of its other work.
     let limit = Duration::from_secs(if node_timeout == PATIENT { 8 } else { 3 });
     let quick = |ended: &super::cli::Ended| assert!(ended.took < limit, "{ended:?}");
     let lock = on(&["lock", "a\r\nb", "--ttl", "20s", "--json"]).expect(0);

@@ -1,5 +1,5 @@
-//! Settings by option, variable and file: which comes first, what is said of a wrong one, and that the
-//! documentation lists them all.
+//! Settings by option, variable and file: which one comes first, the report about a wrong one, and
+//! their list in the documentation.
 
 use std::fs;
 use std::path::Path;
@@ -25,7 +25,7 @@ fn setting(report: &Value, key: &str) -> Value {
     list.iter().find(|setting| setting["key"] == key).expect(key).clone()
 }
 
-/// For each setting two values, as they are written.
+/// For each setting two values, as users write them.
 const VALUES: [(&str, &str, &str); 13] = [
     ("nodes", "h:1,h:2,h:3", "g:1,g:2,g:3"),
     ("max-ttl", "31s", "1m1s"),
@@ -91,7 +91,7 @@ fn the_documentation_lists_each_setting_with_its_option_variable_key_and_default
         format!("| {flag} | {variable} | {key} | {}", text("default"))
     };
     assert_eq!(rows, settings.iter().map(row).collect::<Vec<_>>());
-    // Nothing that all commands take is left out.
+    // The documentation leaves out no option that all commands take.
     let help = redbolt(&["doctor", "--help"]).expect(0).out;
     let common = help.split("Nodes and safety:").nth(1).expect("a section");
     let flags = common.lines().filter_map(|line| line.strip_prefix("      --"));
@@ -100,7 +100,7 @@ fn the_documentation_lists_each_setting_with_its_option_variable_key_and_default
         settings.iter().filter_map(|setting| setting["key"].as_str()).collect();
     known.extend(["config", "json"]);
     assert_eq!(flags, known);
-    // What `run` gives to its command must set nothing for a redbolt in it.
+    // The variables that `run` gives to its command must set nothing for a redbolt in it.
     for name in ["REDBOLT_KEY", "REDBOLT_TOKEN", "REDBOLT_FENCE"] {
         assert!(settings.iter().all(|setting| setting["variable"] != name), "{name}");
     }
@@ -108,7 +108,7 @@ fn the_documentation_lists_each_setting_with_its_option_variable_key_and_default
 
 #[test]
 fn a_wrong_value_is_told_with_its_place_and_without_a_secret() {
-    /// The file, variables, arguments, and what is said.
+    /// The file, variables, arguments, and the report.
     type Wrong = (
         &'static str,
         &'static [(&'static str, &'static str)],
@@ -173,9 +173,9 @@ fn the_file_that_is_named_is_read_and_its_paths_count_from_it() {
     }
     let text = redbolt(&["config", "--config", &named]).expect(0).out;
     assert!(text.contains("redis://:***@h:1,h:2") && text.contains("default"), "{text}");
-    // They are in force: the lock is refused for what the file says.
+    // The settings are in force: the lock is refused because of the file.
     let refused = redbolt(&["lock", "k", "--ttl", "1s", "--config", &named]).expect(64);
     assert!(refused.err.contains("pw: No such file"), "{refused:?}");
-    // What no setting rests on works whatever the file says.
+    // A command that needs no setting works whatever the file holds.
     redbolt(&["completions", "bash", "--config", "/nope"]).expect(0);
 }

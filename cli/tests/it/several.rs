@@ -1,4 +1,4 @@
-//! `run` in the place of `flock`: several locks, no wait, exit codes of one's own, a line for the
+//! `run` in the place of `flock`: several locks, no wait, one's own exit codes, a line for the
 //! shell, and signals that would end or stop it.
 
 use std::time::Duration;
@@ -16,7 +16,7 @@ fn verdict(nodes: &Nodes, key: &str) -> String {
     on(nodes, &["status", key, "--json"]).expect(0).text("verdict")
 }
 
-/// A command that says that it is up, and then stays until its stdin ends or it is told to end.
+/// A command that reports that it is up, and then stays until its stdin ends or it is told to end.
 const STAY: [&str; 4] = ["--", "sh", "-c", "echo up; exec sleep 600"];
 
 #[test]
@@ -25,7 +25,7 @@ fn all_locks_are_held_while_the_command_runs_and_none_after() {
     let args = [&["run", "c", "a", "b", "a", "--ttl", "2s"], &STAY[..]].concat();
     let mut running = Running::start(&nodes.urls(), &args);
     assert_eq!(running.line(), "up");
-    // Longer than the TTL: each of them is kept alive.
+    // Longer than the TTL: the engine keeps each of them alive.
     let started = redbolt::now();
     while redbolt::now().saturating_since(started) < Duration::from_secs(3) {
         for key in ["a", "b", "c"] {
@@ -66,7 +66,7 @@ fn one_of_several_that_is_taken_starts_nothing_and_leaves_nothing() {
 #[test]
 fn commands_that_want_the_same_locks_in_another_order_do_not_block_each_other() {
     let nodes = three();
-    // What is sent to a holder that ends just then is waited for so long, at each turn.
+    // At each turn a command may wait this long for a message to a holder that ends just then.
     let wait = ["--wait", "60s", "--ttl", "5s", "--node-timeout", "200ms", "--", "true"];
     std::thread::scope(|scope| {
         for keys in [["a", "b"], ["b", "a"]] {
@@ -133,7 +133,7 @@ fn a_line_for_the_shell_runs_in_it() {
 fn user_signals_reach_the_command() {
     let nodes = three();
     for name in ["USR1", "USR2"] {
-        // The shell would say that its sleep, which is of the group too, was ended by the signal.
+        // The shell would report that the signal ended its sleep, which is in the group too.
         let script = format!(
             "exec 2>/dev/null; trap 'echo got; exit 9' {name}; echo up; \
              while :; do sleep 0.01; done"
@@ -147,7 +147,7 @@ fn user_signals_reach_the_command() {
     }
 }
 
-/// Stopped, it could not extend the lock, and the command would go on without one.
+/// A suspended `run` could not extend the lock, and the command would go on without one.
 #[cfg(target_os = "linux")]
 #[test]
 fn it_does_not_let_itself_be_suspended() {

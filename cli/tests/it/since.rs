@@ -1,4 +1,4 @@
-//! What `run` says beside its locks: what it is called and since when it holds them.
+//! The claim of `run` beside its locks: its name, and since when it holds them.
 
 use redbolt_embedded::Nodes;
 use redbolt_rig::{PATIENCE, eventually};

@@ -1,4 +1,4 @@
-//! The command and TLS: each thing that can be wrong is one line that says what to do.
+//! The command and TLS: each mistake gives one line that says what to do.
 
 use std::path::Path;
 
@@ -22,7 +22,8 @@ fn on(url: &str, options: &[&str], words: &[&str]) -> Ended {
     redbolt(&args)
 }
 
-/// Runs a command until it says so: on a loaded machine a handshake may miss the second that it has.
+/// Runs a command until it reports `cause`: on a loaded machine a handshake may miss the second
+/// that it has.
 fn until_told(cause: &str, run: impl Fn() -> Ended) -> Ended {
     let mut ended = run();
     for _ in 0..10 {
@@ -46,15 +47,15 @@ fn nodes_behind_tls_are_locked_and_looked_at() {
     let url = server.url("localhost");
     on(&url, &options, &LOCK).expect(0);
     assert!(on(&url, &options, &["status", "k"]).expect(0).out.contains("held"));
-    // One node is no set to be praised, and it votes.
+    // The doctor does not praise one node as a set, but the node votes.
     let doctor = on(&url, &options, &["doctor", "--json"]);
     let nodes = doctor.json()["nodes"].clone();
     assert!(nodes[0]["votes"].as_bool().is_some_and(|votes| votes), "{doctor:?}");
-    // A bare address is meant so as well.
+    // With TLS options a bare address means TLS as well.
     on(&format!("127.0.0.1:{}", server.port), &options, &["status", "k"]).expect(0);
 }
 
-/// `SSL_CERT_FILE` stands in for what is installed on the machine.
+/// `SSL_CERT_FILE` stands in for the certificates of the machine.
 #[test]
 fn without_a_ca_those_of_the_system_are_trusted() {
     let authority = Authority::new();
@@ -123,7 +124,7 @@ fn what_is_wrong_with_tls_is_said_with_its_remedy() {
     assert!(unused.err.contains("write rediss://"), "{unused:?}");
 }
 
-/// What the user lacks is in the doctor's notes, and no reason against the set.
+/// The user's missing rights are in the doctor's notes, and are no reason against the set.
 #[test]
 fn the_doctor_says_which_rights_are_missed() {
     let Some(kind) = kind_or_skip(Kind::Valkey91) else { return };
@@ -133,7 +134,7 @@ fn the_doctor_says_which_rights_are_missed() {
     assert_eq!(server.command(&rules), b"+OK\r\n");
     let mut doctor = command(&["--restart-guard", "off", "--node-timeout", "2s", "doctor"]);
     doctor.env("REDBOLT_NODES", server.url().replace("redis://", "redis://locks:secret@"));
-    // A server as young as this, without the guard, is unsafe for that alone.
+    // Without the guard, a server as young as this is unsafe for that alone.
     let doctor = end(doctor).expect(78);
     for part in ["+pttl", "+publish", "+subscribe"] {
         assert!(doctor.out.contains(part), "{part}: {doctor:?}");

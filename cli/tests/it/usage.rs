@@ -4,10 +4,10 @@ use std::process::Command;
 
 use super::cli::{command, end, redbolt};
 
-/// Nobody listens there; no test gets so far as to find out.
+/// No server listens there, and no test gets far enough to find out.
 const NODES: &str = "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3";
 
-/// Each with a part of what is said.
+/// Each command line with a part of its report.
 fn refused(table: &[(&[&str], &str)]) {
     for (args, part) in table {
         let ended = redbolt(args).expect(64);
@@ -114,7 +114,7 @@ fn wrong_usage_of_a_command_ends_with_64_on_one_line() {
     refused(table);
 }
 
-/// With TLS `tests/it/cli_tls.rs` says what becomes of these.
+/// With TLS `tls.rs` tests these.
 #[cfg(not(feature = "tls"))]
 #[test]
 fn a_command_without_tls_says_so_and_how_to_get_it() {
@@ -194,7 +194,7 @@ fn no_password_is_ever_printed() {
         &["lock", "k", "--ttl", "1s", "--nodes", "redis://u:s3cret@h:1,redis://u:s3cret@h:1"],
         &["lock", "k", "--ttl", "1s", "--nodes", "u:s3cret@h:1"],
         &["lock", "k", "--ttl", "1s", "--nodes", "unix://u:s3cret@/path"],
-        // A blank in the list makes the second address an argument that nobody expects.
+        // A blank in the list makes the second address an unexpected argument.
         &["lock", "k", "--ttl", "1s", "--nodes", "h:1,", url],
         &["status", "k", url],
         &["lock", "--help"],

@@ -16,8 +16,9 @@ fn client(cluster: &Cluster) -> Client {
     Client::connect(config).expect("the nodes are there")
 }
 
-/// Nobody hears the wake of one that was killed, and the next is woken at once; one that stands still
-/// keeps it, and the safety poll of the next finds the lock free, long before any key ends.
+/// A killed waiter does not hear its wake, and the holder wakes the next at once. A waiter that
+/// stands still keeps its wake. Then the safety poll of the next finds the lock free, long before
+/// any key ends.
 #[test]
 fn a_waiter_that_was_killed_or_stands_still_keeps_nobody_from_the_lock() {
     let Some(cluster) = Cluster::start(&[Kind::Valkey91; 5], &[]) else { return };
@@ -35,7 +36,8 @@ fn a_waiter_that_was_killed_or_stands_still_keeps_nobody_from_the_lock() {
                 scope.spawn(move || waiter.lock("k", TTL).wait().map(|lease| (waiter, lease)));
             assert!(eventually(PATIENCE, || cluster.calls("publish") > words), "it waits");
             first.signal(signal);
-            // A lock is handed over only to a waiter that was heard of within half a second.
+            // A holder hands a lock over only to a waiter of which it has heard within half a
+            // second.
             thread::sleep(ms(700));
             lease.unlock().wait().expect("it is held");
             assert!(eventually(PATIENCE, || waits.is_finished()));

@@ -11,7 +11,7 @@ fn in_a_pipe_each_change_is_a_line() {
     let args = ["status", "k", "--watch", "--interval", "10ms"];
     let mut running = Running::start(&nodes.urls(), &args);
     assert!(running.line().ends_with("k is free"));
-    // Looks that find no change leave no line: the next one is of the lock.
+    // Looks that find no change leave no line: the next line is about the lock.
     for _ in 0..5 {
         on(&nodes, &["status", "k"]).expect(0);
     }
@@ -39,7 +39,7 @@ fn with_json_each_look_is_an_object_on_a_line() {
         let look: Value = serde_json::from_str(&running.line()).unwrap();
         assert_eq!((&look["key"], &look["verdict"]), (&"k".into(), &"free".into()));
     }
-    // Nodes that go are told, and so is their coming back.
+    // The command reports nodes that go, and nodes that come back.
     nodes.kill(0).and_then(|()| nodes.kill(1)).unwrap();
     let mut is = |verdict: &str| {
         let look = |line: String| serde_json::from_str::<Value>(&line).unwrap();

@@ -1,11 +1,11 @@
-//! [`Call`]: one command under way, as the function that runs it sees it.
+//! [`Call`]: one command under way, for the function that runs it.
 
 use super::reply::Reply;
 use super::server::Server;
 use super::session::Session;
 use crate::request::Args;
 
-/// One command under way: what it needs to run and to answer.
+/// One command under way: everything that it needs to run and to answer.
 pub(crate) struct Call<'a> {
     pub(crate) server: &'a mut Server,
     pub(crate) session: &'a mut Session,
@@ -18,7 +18,7 @@ pub(crate) struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Where the answer goes, in the protocol that the session speaks now.
+    /// The place of the answer, in the protocol that the session speaks now.
     pub(crate) fn reply(&mut self) -> Reply<'_> {
         Reply::new(self.out, self.session.resp3)
     }

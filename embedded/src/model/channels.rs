@@ -1,4 +1,4 @@
-//! Who is subscribed to which channel, and what waits to be sent to them.
+//! The subscribers of each channel, and the messages that wait for them.
 
 use std::collections::BTreeMap;
 

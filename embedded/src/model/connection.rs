@@ -14,7 +14,7 @@ const WRONG_PASS: &str = "WRONGPASS invalid username-password pair or user is di
 const BAD_NAME: &str = "ERR Client names cannot contain spaces, newlines or special characters.";
 
 impl Server {
-    /// The name of the user that a session runs as.
+    /// The name of the session's user.
     pub(crate) fn user_name(&self, session: &Session) -> String {
         match (session.user, &self.named) {
             (Some(User::Named), Some((name, _))) => String::from_utf8_lossy(name).into_owned(),
@@ -56,7 +56,7 @@ pub(super) fn auth(call: &mut Call<'_>) {
 }
 
 /// Answers wrong credentials. Some servers send no answer at all while earlier replies of the same
-/// pipeline are unwritten: a client that counts replies is out of step from there on.
+/// pipeline are unwritten. A client that counts replies is out of step from there on.
 fn refuse_login(call: &mut Call<'_>) {
     let silent = match call.server.flavor {
         Flavor::Redis80 | Flavor::Redis86 | Flavor::Valkey81 => !call.out.is_empty(),
@@ -108,7 +108,8 @@ enum Refusal {
 /// Applies HELLO's options. Returns the client's name if it gives one, or an error.
 fn hello_options<'a>(call: &mut Call<'a>) -> Result<Option<&'a [u8]>, Refusal> {
     let args = call.args;
-    // Redis 7.0 applies each option as it reads it, the others only once all are known.
+    // Redis 7.0 applies each option as it reads it; the others apply options only once they know
+    // all.
     let at_once = call.server.flavor == Flavor::Redis70;
     let mut login = None;
     let mut name = None;
@@ -289,7 +290,7 @@ pub(super) fn client_setinfo(call: &mut Call<'_>) {
     call.reply().ok();
 }
 
-/// `CLIENT NO-EVICT ON | OFF`, `CLIENT NO-TOUCH ON | OFF`: nothing here is evicted or aged.
+/// `CLIENT NO-EVICT ON | OFF`, `CLIENT NO-TOUCH ON | OFF`: the model evicts and ages nothing.
 pub(super) fn client_switch(call: &mut Call<'_>) {
     let how = call.args.at(2);
     if how.eq_ignore_ascii_case(b"ON") || how.eq_ignore_ascii_case(b"OFF") {

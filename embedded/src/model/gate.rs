@@ -1,5 +1,5 @@
-//! From a request to the function that runs it: every check that may refuse it, in the order of
-//! real servers.
+//! The way from a request to the function that runs it: every check that may refuse the request, in
+//! the order of real servers.
 //!
 //! Layer: sans-IO.
 
@@ -54,7 +54,7 @@ impl Server {
     fn dispatch(&mut self, session: &mut Session, args: Args<'_>, now_ms: i64, out: &mut Vec<u8>) {
         self.stats.commands += 1;
         if is_http(args) {
-            // A browser was tricked into talking to the server: real servers close without an
+            // Somebody tricked a browser into talking to the server: real servers close without an
             // answer.
             session.closing = true;
             return;
@@ -85,7 +85,7 @@ impl Server {
         (command.run)(&mut Call { server: self, session, args, out, pushes, now_ms });
     }
 
-    /// Why the request may not run; the text without its minus sign.
+    /// Why the request may not run: the text without its minus sign.
     fn refusal(&self, session: &Session, args: Args<'_>, found: &Found) -> Option<Vec<u8>> {
         let authenticated = session.user.is_some();
         if !authenticated && self.flavor == Flavor::Valkey91 && !found.has(table::NO_AUTH) {
@@ -179,5 +179,5 @@ fn say_broken(broken: Broken, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Replies per call; further ones wait until these are written.
+/// The greatest length of the replies of one call; further replies wait until these are written.
 const OUTPUT_LEN_MAX: usize = 1 << 20;

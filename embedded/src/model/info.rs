@@ -1,7 +1,8 @@
-//! What a server says about itself: INFO, CONFIG, TIME.
+//! The server's information about itself: INFO, CONFIG, TIME.
 //!
 //! Layer: sans-IO. INFO has the fields by which a client or an operator judges a master, in the
-//! order and with the names of the flavor, not all of the two hundred fields of a real one.
+//! order and with the names of the flavor. It does not have all of the two hundred fields of a real
+//! server.
 
 use std::fmt::Write as _;
 

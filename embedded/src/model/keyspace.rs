@@ -4,21 +4,20 @@
 //!
 //! # Invariants
 //!
-//! - A key is there as long as `now <= ends_at`: it lives strictly longer than its TTL, as on a
-//!   real server.
+//! - A key lives as long as `now <= ends_at`: strictly longer than its TTL, as on a real server.
 //! - Expired keys that no command touches never outnumber the live ones by more than
-//!   [`SWEEP_LEN_MIN`]: a sweep comes each time the keyspace has doubled.
+//!   [`SWEEP_LEN_MIN`]: the model sweeps each time the keyspace has doubled.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, DefaultHasher};
 
-/// Databases that `SELECT` can choose from.
+/// The number of databases for `SELECT`.
 pub(crate) const DATABASES: usize = 16;
 
 // Fixed hash keys: two runs of one simulation seed must not differ, not even in iteration order.
 pub(super) type Map<K, V> = HashMap<K, V, BuildHasherDefault<DefaultHasher>>;
 
-/// What a key holds.
+/// The value of a key.
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
     Text(Vec<u8>),
@@ -43,7 +42,7 @@ pub(crate) struct Keyspace {
 }
 
 impl Keyspace {
-    /// The key's entry if it lives at `now_ms`; an expired one is removed first.
+    /// The key's entry if it lives at `now_ms`. An expired entry is removed first.
     pub(crate) fn entry(&mut self, db: usize, key: &[u8], now_ms: i64) -> Option<&mut Entry> {
         if self.database(db).get(key)?.is_expired(now_ms) {
             self.remove(db, key);
@@ -75,7 +74,7 @@ impl Keyspace {
         self.insert(db, key, Entry { value: Value::Text(text.to_vec()), ends_at_ms }, now_ms);
     }
 
-    /// Appends to a list, which is made if needed. Returns its new length; `None` for a string.
+    /// Appends to a list; makes the list if needed. Returns its new length; `None` for a string.
     pub(crate) fn push<'item>(
         &mut self,
         db: usize,
@@ -147,7 +146,7 @@ impl Keyspace {
         keys.filter(move |(_, entry)| !entry.is_expired(now_ms)).map(|(key, _)| &**key)
     }
 
-    /// All keys, expired ones that are not removed yet among them.
+    /// All keys, including expired ones that are not removed yet.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.databases.iter().map(Map::len).sum()
@@ -163,7 +162,7 @@ impl Keyspace {
         self.database(db).insert(key.to_vec(), entry);
     }
 
-    /// `db` comes from `SELECT`, which checked it; anything else is the first one.
+    /// `db` comes from `SELECT`, which has checked it; anything else means the first one.
     fn database(&mut self, db: usize) -> &mut Map<Vec<u8>, Entry> {
         let index = if db < DATABASES { db } else { 0 };
         #[expect(clippy::indexing_slicing, reason = "the line above keeps it in range")]

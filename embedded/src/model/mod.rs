@@ -1,6 +1,6 @@
 //! The model of one master: request bytes and a point in time in, reply bytes out.
 //!
-//! Layer: sans-IO. No socket, thread, clock or environment: `server` puts TCP around it, a
+//! Layer: sans-IO. No socket, thread, clock or environment: `server` puts TCP around it, and a
 //! simulator drives it on a virtual clock.
 //!
 //! ```
@@ -18,8 +18,8 @@
 //!
 //! # Entry points
 //!
-//! [`Server::execute`] parses (`request`), `gate` decides whether the command may run, in
-//! the order in which real servers check, and `table` names the function that runs it.
+//! [`Server::execute`] parses (`request`). Then `gate` decides whether the command may run, in the
+//! order in which real servers check, and `table` names the function that runs it.
 
 mod call;
 mod channels;

@@ -1,8 +1,8 @@
 //! Publish and subscribe: SUBSCRIBE, UNSUBSCRIBE, PUBLISH.
 //!
 //! Layer: sans-IO. A message for another connection is a [`Delivery`], which the caller of
-//! [`Server::execute`](super::Server::execute) delivers; one for the publisher's own connection
-//! goes into its reply stream.
+//! [`Server::execute`](super::Server::execute) delivers. A message for the publisher's own
+//! connection goes into its reply stream.
 
 use super::call::Call;
 use super::channels::Delivery;
@@ -20,7 +20,7 @@ pub(super) fn subscribe(call: &mut Call<'_>) {
     }
 }
 
-/// `UNSUBSCRIBE [channel ..]`: from all of them without a name.
+/// `UNSUBSCRIBE [channel ..]`: without a name, from all channels.
 pub(super) fn unsubscribe(call: &mut Call<'_>) {
     let args = call.args;
     if args.len() > 1 {
@@ -58,7 +58,7 @@ pub(super) fn publish(call: &mut Call<'_>) {
     call.reply().count(count);
 }
 
-/// Sends a message to the subscribers of a channel. Returns how many they are.
+/// Sends a message to the subscribers of a channel. Returns how many there are.
 pub(super) fn send(call: &mut Call<'_>, channel: &[u8], message: &[u8]) -> usize {
     let own_id = call.session.id;
     let mut own = Vec::new();

@@ -1,4 +1,4 @@
-//! What servers say that refuse a command, where more than one part says it.
+//! The texts of servers that refuse a command, if several parts use them.
 
 use super::flavor::Flavor;
 

@@ -23,12 +23,12 @@ impl<'out> Reply<'out> {
         self.line(b'+', text);
     }
 
-    /// An error that is a fixed text, its code first: `ERR syntax error`.
+    /// An error with a fixed text, its code first: `ERR syntax error`.
     pub(crate) fn error(&mut self, text: &str) {
         self.line(b'-', text);
     }
 
-    /// An error that echoes what the client sent; line ends in it become spaces, those at its end
+    /// An error that echoes the client's bytes. Line ends in it become spaces, and those at its end
     /// are dropped.
     pub(crate) fn error_bytes(&mut self, text: &[u8]) {
         let is_end = |byte: &u8| matches!(byte, b'\r' | b'\n');

@@ -1,6 +1,6 @@
-//! Scripts: those that Redbolt sends, recognised by their text.
+//! Scripts: the model recognises Redbolt's scripts by their text.
 //!
-//! Layer: sans-IO. There is no Lua here; any other script is refused with a plain error.
+//! Layer: sans-IO. There is no Lua here; the model refuses any other script with a plain error.
 
 use super::call::Call;
 use super::flavor::Flavor;
@@ -12,11 +12,11 @@ use super::server::SCRIPTS;
 use super::strings::{NOT_INTEGER, WRONG_TYPE};
 use crate::request::{Args, number};
 
-/// A script this node can run.
+/// A script that this node can run.
 struct Known {
     does: Does,
     text: &'static str,
-    /// SHA-1 of the text, as `SCRIPT LOAD` answers it.
+    /// SHA-1 of the text: the answer to `SCRIPT LOAD`.
     sha1: &'static str,
 }
 
@@ -28,9 +28,9 @@ enum Does {
     Acquire,
     /// Raises the counter of a lock that is held.
     Raise,
-    /// Hands a lock over to a waiter who hears of it; deletes it if none does.
+    /// Hands a lock over to a waiter that hears of it; deletes the lock if no waiter does.
     Transfer,
-    /// Says who has the lock, and tells that client of a waiter.
+    /// Returns the holder of the lock, and tells that client of a waiter.
     Introduce,
 }
 
@@ -181,7 +181,7 @@ fn keys_len(args: Args<'_>) -> Result<usize, &'static str> {
     usize::try_from(count).map_err(|_| "ERR Number of keys can't be negative")
 }
 
-/// What a script returns.
+/// The result of a script.
 enum Answer {
     Integer(i64),
     Text(Vec<u8>),
@@ -191,7 +191,7 @@ enum Answer {
         remaining: i64,
         told: i64,
     },
-    /// An error that the script made itself.
+    /// An error from the script itself.
     Error(&'static str),
 }
 
@@ -258,7 +258,7 @@ fn read(call: &mut Call<'_>, key: &[u8]) -> Result<Option<Vec<u8>>, String> {
     }
 }
 
-/// When a key set with `PX` inside a script ends; checked before anything is written.
+/// When a key set with `PX` inside a script ends. The check comes before anything is written.
 fn end(call: &Call<'_>, px: &[u8]) -> Result<i64, String> {
     let px = number(px).ok_or_else(|| NOT_INTEGER.to_owned())?;
     let end = call.now_ms.checked_add(px).filter(|_| px > 0);
@@ -307,7 +307,7 @@ fn acquire(call: &mut Call<'_>, keys_len: usize) -> Result<Answer, String> {
         return Ok(Answer::Integer(0));
     }
     call.server.keys.set(db, lock, token, Some(ends_at_ms), now_ms);
-    // A script that has written is not refused any more.
+    // The server no longer refuses a script that has written.
     accept(call, fence, counter, 3 + keys_len + 2, false)
 }
 
@@ -343,7 +343,8 @@ fn accept(
     Ok(Answer::Text(text))
 }
 
-/// Only its first DEL is refused with an error. Where a `redis.pcall` is refused, the lock is deleted.
+/// Only a refused first DEL is an error. If the server refuses a `redis.pcall`, the script deletes
+/// the lock.
 fn transfer(call: &mut Call<'_>, keys_len: usize) -> Result<Answer, String> {
     let lock = key(call, keys_len, 0)?;
     if !is_held(call, lock, keys_len)? {
@@ -359,7 +360,8 @@ fn transfer(call: &mut Call<'_>, keys_len: usize) -> Result<Answer, String> {
     Ok(Answer::Integer(1))
 }
 
-/// Makes the waiter the holder of the lock. Its script has written: only access lists refuse it now.
+/// Makes the waiter the holder of the lock. The script has written: only access lists refuse it
+/// now.
 fn set_next(call: &mut Call<'_>, lock: &[u8], keys_len: usize) -> Result<(), String> {
     let (token, px) = (argument(call, keys_len, 1)?, argument(call, keys_len, 2)?);
     allowed(call, "set")?;
@@ -368,18 +370,18 @@ fn set_next(call: &mut Call<'_>, lock: &[u8], keys_len: usize) -> Result<(), Str
     Ok(())
 }
 
-/// Tells the waiter. Returns how many heard it.
+/// Tells the waiter. Returns how many clients heard it.
 fn tell_next(call: &mut Call<'_>, keys_len: usize) -> Result<usize, String> {
     let (channel, message) = (argument(call, keys_len, 3)?, argument(call, keys_len, 4)?);
     allowed(call, "publish")?;
     Ok(pubsub::send(call, channel, message))
 }
 
-/// Only its PTTL is refused with an error. A key that is no lock, or of another library, has nobody to
-/// tell.
+/// Only a refused PTTL is an error. A key that is not a lock, or belongs to another library, has no
+/// holder to tell.
 fn introduce(call: &mut Call<'_>, keys_len: usize) -> Result<Answer, String> {
     let lock = key(call, keys_len, 0)?;
-    // No token is equal to one that is missing.
+    // No token equals a missing one.
     let own = call.args.get(3 + keys_len);
     let token = match read(call, lock) {
         Ok(None) => return Ok(Answer::Null),
@@ -407,7 +409,7 @@ fn raw(digits: &str) -> Option<Vec<u8>> {
     pairs.map(|pair| u8::from_str_radix(pair?, 16).ok()).collect()
 }
 
-/// Tells the client that drew the token, by a message around it. Returns how many heard it.
+/// Tells the client that drew the token, by a message around it. Returns how many clients heard it.
 fn tell_holder(
     call: &mut Call<'_>,
     digits: &str,
@@ -421,7 +423,7 @@ fn tell_holder(
     Ok(pubsub::send(call, &channel, &message))
 }
 
-/// Whether the lock holds the first argument; a lock that is not there holds nothing.
+/// Whether the lock holds the first argument; a missing lock holds nothing.
 fn is_held(call: &mut Call<'_>, lock: &[u8], keys_len: usize) -> Result<bool, String> {
     let held = read(call, lock)?;
     Ok(held.is_some() && held.as_deref() == call.args.get(3 + keys_len))

@@ -1,6 +1,6 @@
-//! [`Server`]: one master, and the conditions that a test can put it in.
+//! [`Server`]: one master, and the conditions into which a test can put it.
 //!
-//! Layer: sans-IO. Called by `server`, and by programs that drive a model on a clock of their own.
+//! Layer: sans-IO. `server` calls it, and so do programs that drive a model on their own clock.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::keyspace::{Keyspace, Value};
 use super::session::{Session, User};
 use crate::Instant;
 
-/// How many scripts are known.
+/// How many scripts the model knows.
 pub(crate) const SCRIPTS: usize = 6;
 
 /// One master: a process with its keys.
@@ -82,7 +82,7 @@ pub enum Memory {
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// It is a replica: writes are answered `-READONLY`.
+    /// It is a replica: it answers writes with `-READONLY`.
     Replica(bool),
     /// It is a replica that takes writes: `replica-read-only no`.
     WritableReplica(bool),
@@ -90,17 +90,17 @@ pub enum Condition {
     MasterDown(bool),
     /// It was a replica of another master and is a master again: new `master_replid`, no keys.
     Promoted([u8; 20]),
-    /// It is loading its keys: `-LOADING`, but for HELLO, AUTH, INFO and the like.
+    /// It is loading its keys: `-LOADING`, except for HELLO, AUTH, INFO and the like.
     Loading(bool),
-    /// It runs a script for long: `-BUSY`, but for HELLO, AUTH and the like. A restart ends it.
+    /// It runs a script for long: `-BUSY`, except for HELLO, AUTH and the like. A restart ends it.
     Busy(bool),
-    /// Its memory is full and nothing may be evicted: `-OOM` for what may need memory.
+    /// Its memory is full and nothing may be evicted: `-OOM` for commands that may need memory.
     OutOfMemory(bool),
-    /// It cannot persist: writes and PING are answered `-MISCONF`.
+    /// It cannot persist: it answers writes and PING with `-MISCONF`.
     Misconf(bool),
-    /// It has fewer replicas than writes need: writes are answered `-NOREPLICAS`.
+    /// It has fewer replicas than writes need: it answers writes with `-NOREPLICAS`.
     NoReplicas(bool),
-    /// It is a node of a cluster, as far as INFO and HELLO say.
+    /// It is a node of a cluster, according to INFO and HELLO.
     Cluster(bool),
     /// Its eviction policy, such as `allkeys-lru`.
     MaxmemoryPolicy(String),
@@ -108,11 +108,12 @@ pub enum Condition {
     EvictedKeys(u64),
     /// Commands, in lower case (`get`, `client|id`), that no user may run: `-NOPERM`.
     Denied(Vec<String>),
-    /// Commands, in lower case, that were renamed: under their own name they are unknown.
+    /// Commands, in lower case, that were renamed: the server does not know them under their own
+    /// name.
     Renamed(Vec<String>),
 }
 
-/// What to do next for a session.
+/// The caller's next step for a session.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
@@ -218,9 +219,9 @@ impl Server {
         }
     }
 
-    /// Begins another process life. All sessions of the last one are void: drop them.
+    /// Begins another process life. All sessions of the last life are void: drop them.
     ///
-    /// Conditions stay as they are, but for a script that runs.
+    /// Conditions stay as they are, except that a running script ends.
     pub fn restart(&mut self, life: Life, memory: Memory) {
         if let Memory::Lost = memory {
             self.keys = Keyspace::default();
@@ -344,7 +345,7 @@ impl Server {
         self.life.wall_ms_at_start.saturating_add(self.wall_step_ms).saturating_add(passed_ms)
     }
 
-    /// As servers count: in whole seconds of the wall clock.
+    /// Counted as servers count: in whole seconds of the wall clock.
     pub(crate) fn uptime_s(&self, now_ms: i64) -> u64 {
         let passed_s = now_ms.div_euclid(1000) - self.life.wall_ms_at_start.div_euclid(1000);
         self.life.age.as_secs().saturating_add_signed(passed_s)

@@ -1,7 +1,7 @@
-//! [`Session`]: what a server knows of one connection.
+//! [`Session`]: a server's knowledge of one connection.
 //!
-//! Layer: sans-IO. Made by [`super::Server::connect`], handed back to
-//! [`super::Server::disconnect`].
+//! Layer: sans-IO. [`super::Server::connect`] makes it, and [`super::Server::disconnect`] takes it
+//! back.
 
 use crate::request::Parser;
 
@@ -10,7 +10,7 @@ pub struct Session {
     pub(crate) id: u64,
     pub(crate) parser: Parser,
     pub(crate) resp3: bool,
-    /// The user that commands run as; `None` before authentication.
+    /// The user whose rights commands have; `None` before authentication.
     pub(crate) user: Option<User>,
     pub(crate) db: usize,
     pub(crate) name: Vec<u8>,

@@ -1,7 +1,7 @@
 //! Strings: GET, SET with all its options, and the compare-and-delete commands.
 //!
-//! Layer: sans-IO. Options are read as the flavor's own parser reads them: which it accepts
-//! together, and in which order it reports errors.
+//! Layer: sans-IO. The model reads options as the flavor's own parser does: it accepts the same
+//! combinations, and reports errors in the same order.
 
 use super::call::Call;
 use super::flavor::Flavor;
@@ -27,7 +27,7 @@ pub(super) fn set(call: &mut Call<'_>) {
         Ok(ends_at_ms) => ends_at_ms,
         Err(text) => return call.reply().error(text),
     };
-    // With GET the old value is the answer, whether or not anything is written.
+    // With GET the old value is the answer, whether or not the command writes.
     if options.get && !answer_value(call) {
         return;
     }
@@ -83,7 +83,7 @@ pub(super) fn delex(call: &mut Call<'_>) {
     if met { delete(call) } else { call.reply().integer(0) }
 }
 
-/// Removes the call's key and answers how many keys that were.
+/// Removes the call's key and answers how many keys it removed.
 fn delete(call: &mut Call<'_>) {
     let was_there = call.server.keys.delete(call.session.db, call.args.at(1), call.now_ms);
     call.reply().integer(i64::from(was_there));
@@ -98,7 +98,7 @@ fn holds(call: &mut Call<'_>, expected: &[u8]) -> Option<Result<bool, &'static s
     })
 }
 
-/// Answers with the value of the call's key; false if that was an error.
+/// Answers with the value of the call's key; false if the answer was an error.
 fn answer_value(call: &mut Call<'_>) -> bool {
     let mut reply = super::reply::Reply::new(call.out, call.session.resp3);
     let entry = call.server.keys.entry(call.session.db, call.args.at(1), call.now_ms);
@@ -134,7 +134,7 @@ fn write(call: &mut Call<'_>, options: &Options<'_>, ends_at_ms: Option<i64>) {
         keys.entry(db, key, call.now_ms).and_then(|entry| entry.ends_at_ms)
     };
     let ends_at_ms = if options.keep_end { old_end(keys) } else { ends_at_ms };
-    // For an end in the past the answer is OK, and no key is left.
+    // If the end is in the past, the answer is OK, and no key is left.
     let is_over = ends_at_ms.is_some_and(|ends_at_ms| ends_at_ms <= call.now_ms);
     let writes_first = match call.server.flavor {
         Flavor::Redis70 | Flavor::Redis80 | Flavor::Redis86 => true,

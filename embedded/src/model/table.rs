@@ -10,9 +10,9 @@ use crate::request::Args;
 
 /// One command.
 pub(crate) struct Command {
-    /// In lower case; a subcommand stands behind a bar: `client|id`.
+    /// In lower case; a subcommand follows a bar: `client|id`.
     pub(crate) name: &'static str,
-    /// The number of arguments with the name; negative: at least this many.
+    /// The number of arguments, counting the name; negative: at least this many.
     arity: i8,
     flags: u16,
     flavors: u8,
@@ -40,7 +40,7 @@ pub(crate) const STALE: u16 = 16;
 pub(crate) const SUBSCRIBED: u16 = 32;
 /// It runs while the server runs a script for long.
 const BUSY: u16 = 64;
-/// The same, on Valkey 9.1 alone.
+/// It runs while the server runs a script for long, on Valkey 9.1 alone.
 const BUSY_91: u16 = 128;
 
 impl Command {
@@ -68,7 +68,7 @@ impl Found {
     }
 }
 
-/// Looks up a request's command; those in `renamed` are unknown.
+/// Looks up a request's command; commands in `renamed` are unknown.
 pub(crate) fn find(args: Args<'_>, flavor: Flavor, renamed: &[String]) -> Found {
     let mut name = [0; NAME_LEN_MAX];
     let mut len = lower(args.at(0), &mut name, 0);
@@ -148,7 +148,7 @@ const fn only(flavors: u8, mut command: Command) -> Command {
     command
 }
 
-/// Runs for a container without a subcommand, which its arity refuses first.
+/// Runs for a container without a subcommand; its arity refuses that first.
 fn container(call: &mut Call<'_>) {
     call.reply().error("ERR syntax error");
 }

@@ -1,5 +1,5 @@
-//! What only the model can show: its clock, its bounds, and conditions in which tests put no real
-//! server.
+//! Behaviour that only the model can show: its clock, its bounds, and conditions into which tests
+//! put no real server.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What the request parser returns for whole, cut and broken streams.
+//! The request parser's results for whole, cut and broken streams.
 
 use super::{Broken, Parsed, Parser, Rules, number};
 

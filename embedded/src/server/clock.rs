@@ -1,6 +1,6 @@
 //! The clocks of the embedded nodes.
 //!
-//! Layer: above the sans-IO line. Nothing else in this crate reads a clock.
+//! Layer: above the sans-IO line. No other file of this crate reads a clock.
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
@@ -22,7 +22,7 @@ fn nanos(time: Timespec) -> u64 {
     seconds.saturating_mul(1_000_000_000).saturating_add(nanos)
 }
 
-/// A clock that runs on while the machine is suspended, where the system has one.
+/// A clock that runs on while the machine is suspended, if the system has one.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const STEADY: ClockId = ClockId::Boottime;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]

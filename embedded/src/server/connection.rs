@@ -1,6 +1,6 @@
 //! [`Connection`]: one client's socket and the bytes still to be written to it.
 //!
-//! Layer: above the sans-IO line. Owned by a node's thread.
+//! Layer: above the sans-IO line. A node's thread owns it.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 
@@ -18,18 +18,18 @@ pub(super) struct Connection {
     pub(super) readable: bool,
     /// The peer has closed: reads go on to the end, however short they are.
     pub(super) read_closed: bool,
-    /// The model closed the session: pending replies are written, nothing more is read.
+    /// The model closed the session: the node writes pending replies, and reads nothing more.
     closing: bool,
-    /// It is in the node's list of connections to serve.
+    /// The connection is in the node's list of connections to serve.
     pub(super) listed: bool,
 }
 
-/// What happens to a connection after it was served.
+/// The next step of a connection after the node served it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
     /// It waits for its next event.
     Waits,
-    /// There may be more to read: it is served again after the others.
+    /// There may be more to read: the node serves it again after the others.
     Again,
     /// It has ended.
     Over,
@@ -58,7 +58,7 @@ impl Connection {
         self.session
     }
 
-    /// Reads what is there and runs it. The replies wait for [`write`](Self::write).
+    /// Reads the bytes in the socket and runs them. The replies wait for [`write`](Self::write).
     pub(super) fn read(&mut self, server: &mut Server, scratch: &mut [u8]) -> Fate {
         for _ in 0..READS_PER_PASS {
             if !self.readable || self.closing {
@@ -85,12 +85,12 @@ impl Connection {
         if self.readable && !self.closing { Fate::Again } else { Fate::Waits }
     }
 
-    /// Appends a message that no request asked for.
+    /// Appends a message that answers no request.
     pub(super) fn append(&mut self, bytes: &[u8]) {
         self.out.extend_from_slice(bytes);
     }
 
-    /// Writes what can be written.
+    /// Writes as much as the socket takes.
     pub(super) fn write(&mut self) -> Fate {
         match self.flush() {
             Err(_) => Fate::Over,
@@ -135,7 +135,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The socket is full: a client that leaves this much unread is disconnected.
+    /// The socket is full: the node disconnects a client that leaves this much unread.
     fn keep_rest(&mut self) -> io::Result<()> {
         if self.owed() > OWED_LEN_MAX {
             return Err(ErrorKind::OutOfMemory.into());
@@ -152,7 +152,7 @@ impl Connection {
     }
 }
 
-/// So that one busy connection does not starve the others.
+/// The number is so low that one busy connection does not starve the others.
 const READS_PER_PASS: usize = 4;
 /// Replies that may wait for a client to read them: the hard limit that real servers set for
 /// subscribers.

@@ -1,10 +1,10 @@
-//! [`NodesError`]: why an embedded node could not be started, or did not obey.
+//! [`NodesError`]: why an embedded node could not start, or did not obey.
 //!
 //! Layer: above the sans-IO line, plain values.
 
 use std::io;
 
-/// Why an embedded node could not be started, or did not do what it was told.
+/// Why an embedded node could not start, or did not carry an order out.
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum NodesError {

@@ -1,6 +1,6 @@
-//! [`Nodes`]: embedded nodes behind real TCP ports, to be paused, killed and restarted at will.
+//! [`Nodes`]: embedded nodes behind real TCP ports. Tests pause, kill and restart them at will.
 //!
-//! Layer: above the sans-IO line. One thread per node, with a poll of its own (`node`); this file
+//! Layer: above the sans-IO line. Each node has one thread with its own poll (`node`); this file
 //! talks to the threads.
 
 mod clock;
@@ -24,7 +24,7 @@ pub use self::options::NodesOptions;
 use super::model::Condition;
 pub use super::model::Memory;
 
-/// Embedded nodes on ports of 127.0.0.1, each an independent master of its own.
+/// Embedded nodes on ports of 127.0.0.1, each an independent master.
 ///
 /// Dropping it ends the nodes and frees the ports.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl Nodes {
     ///
     /// # Errors
     ///
-    /// [`NodesError::Io`] if the system gives no port, thread or event queue; then no node is left
+    /// [`NodesError::Io`] if the system gives no port, thread or event queue. Then no node is left
     /// running.
     pub fn start(count: usize) -> Result<Self, NodesError> {
         Self::start_with(&NodesOptions::new(count))
@@ -53,7 +53,8 @@ impl Nodes {
 
     /// Starts nodes as `options` say.
     ///
-    /// Each reports that it is an hour old, so that a client's restart guard lets it vote at once.
+    /// Each node reports that it is an hour old, so that a client's restart guard lets it vote at
+    /// once.
     ///
     /// # Errors
     ///
@@ -95,8 +96,8 @@ impl Nodes {
         self.ask(node, Order::Pause).map(drop)
     }
 
-    /// Lets a paused node go on: it now runs what was sent to it meanwhile, even if the client has
-    /// hung up since.
+    /// Lets a paused node go on. It now runs the requests that clients sent meanwhile, even if the
+    /// client has hung up since.
     ///
     /// # Errors
     ///
@@ -105,8 +106,8 @@ impl Nodes {
         self.ask(node, Order::Resume).map(drop)
     }
 
-    /// Closes every connection of a node, like a network that drops them: bytes not yet read are
-    /// lost. The node goes on.
+    /// Closes every connection of a node, like a network that drops them: bytes that the node has
+    /// not read are lost. The node goes on.
     ///
     /// # Errors
     ///
@@ -115,7 +116,7 @@ impl Nodes {
         self.ask(node, Order::HangUp).map(drop)
     }
 
-    /// Ends a node's process: its connections are closed and its port refuses.
+    /// Ends a node's process: its connections close, and its port refuses new ones.
     ///
     /// # Errors
     ///
@@ -124,13 +125,13 @@ impl Nodes {
         self.ask(node, Order::Kill).map(drop)
     }
 
-    /// Begins a new process life on the same port, killing the old one if it still runs. The node
-    /// has a new `run_id` and reports its true age from now on.
+    /// Begins a new process life on the same port; kills the old one if it still runs. The node has
+    /// a new `run_id` and reports its true age from now on.
     ///
     /// # Errors
     ///
-    /// As [`Nodes::state`], and [`NodesError::Io`] if another program took the port meanwhile; then
-    /// the node stays killed.
+    /// The errors of [`Nodes::state`], and [`NodesError::Io`] if another program has taken the port
+    /// meanwhile. Then the node stays killed.
     pub fn restart(&self, node: usize, memory: Memory) -> Result<(), NodesError> {
         self.ask(node, Order::Restart(memory)).map(drop)
     }
@@ -144,7 +145,7 @@ impl Nodes {
         self.ask(node, Order::Condition(condition)).map(drop)
     }
 
-    /// What a node is doing.
+    /// The state of a node.
     ///
     /// # Errors
     ///

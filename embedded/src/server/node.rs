@@ -1,12 +1,12 @@
 //! [`Node`]: the thread of one embedded node, an event loop around the model.
 //!
-//! Layer: above the sans-IO line. Started by [`super::Nodes`], which sends it [`Order`]s.
+//! Layer: above the sans-IO line. [`super::Nodes`] starts it and sends it [`Order`]s.
 //!
 //! # Contract
 //!
 //! - An order has taken effect when its answer arrives.
-//! - While paused the node reads, runs and writes nothing; what arrives stays in the sockets and
-//!   runs on resume, even for clients that have gone since.
+//! - While paused the node reads, runs and writes nothing. Bytes that arrive stay in the sockets
+//!   and run on resume, even if their client has gone since.
 
 use std::io::{self, ErrorKind, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -24,20 +24,20 @@ use super::clock;
 use super::connection::{Connection, Fate};
 use crate::model::{Condition, Life, Memory, Server, ServerOptions};
 
-/// What a node is doing.
+/// The state of a node.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeState {
     /// The node answers.
     Running,
-    /// The node hangs, like a process under SIGSTOP: the system accepts connections, but nothing is
-    /// answered.
+    /// The node hangs, like a process under SIGSTOP: the system accepts connections, but the node
+    /// answers nothing.
     Paused,
-    /// The node's process is gone: connections are refused.
+    /// The node's process is gone: the system refuses connections.
     Killed,
 }
 
-/// What a node's thread reports with every answer.
+/// The report of a node's thread with every answer.
 pub(super) struct Report {
     pub(super) state: NodeState,
     pub(super) key_count: usize,
@@ -56,7 +56,7 @@ pub(super) enum Order {
     Stop,
 }
 
-/// An order and where its answer goes.
+/// An order, and the sender for its answer.
 pub(super) type Letter = (Order, SyncSender<io::Result<Report>>);
 
 /// One node: sockets, model, state.
@@ -124,7 +124,7 @@ impl Node {
                 let stop = matches!(order, Order::Stop);
                 let done = self.obey(order);
                 let report = done.map(|()| self.report());
-                // The caller may have given up waiting; the order holds all the same.
+                // The caller may have given up waiting; the order still holds.
                 let _ = answer.send(report);
                 if stop {
                     return;
@@ -209,7 +209,7 @@ impl Node {
         Ok(())
     }
 
-    /// Accepts and serves everything that is there, once.
+    /// Accepts all waiting connections and serves all ready ones, once.
     fn pass(&mut self) {
         if std::mem::take(&mut self.to_accept) {
             while let Some(Ok((stream, _))) = self.listener.as_ref().map(TcpListener::accept) {
@@ -229,8 +229,8 @@ impl Node {
             self.append_deliveries();
         }
         self.unwritten.extend(served);
-        // As on a real server, all writes of a pass come after its reads: a write to a client that
-        // has gone ends its connection, and what it sent before is to run all the same.
+        // As on a real server, all writes of a pass come after its reads. A write to a client that
+        // has gone ends its connection, but the bytes that the client sent before must still run.
         while let Some(index) = self.unwritten.pop() {
             if let Some(Some(connection)) = self.connections.get_mut(index) {
                 let fate = connection.write();
@@ -281,7 +281,7 @@ impl Node {
         }
     }
 
-    /// Appends published messages to what waits to be written to their subscribers.
+    /// Appends published messages to the output of their subscribers.
     fn append_deliveries(&mut self) {
         for delivery in self.server.deliveries() {
             let subscriber = self.connections.iter_mut().enumerate().find_map(|(index, slot)| {
@@ -310,7 +310,7 @@ fn bind_again(port: u16) -> io::Result<TcpListener> {
     }
 }
 
-/// A new process life, with identities of its own.
+/// A new process life, with its own identities.
 fn life(port: u16, age: Duration) -> io::Result<Life> {
     let mut ids = [[0; 20]; 2];
     for id in &mut ids {

@@ -1,6 +1,6 @@
 //! [`NodesOptions`]: how many nodes, where, and which servers they imitate.
 //!
-//! Layer: above the sans-IO line: it also finds the ports.
+//! Layer: above the sans-IO line, because it also finds the ports.
 
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -127,8 +127,8 @@ impl NodesOptions {
     }
 }
 
-/// Listens on a free port below the range of outgoing connections. Within that range a client, even
-/// the one that reconnects to a killed node, could get the node's port as its own, and the node
+/// Listens on a free port below the range of outgoing connections. Within that range a client could
+/// get the node's port as its own, even the client that reconnects to a killed node. Then the node
 /// could not come back.
 fn free_listener() -> io::Result<TcpListener> {
     let mut last = ErrorKind::AddrInUse.into();

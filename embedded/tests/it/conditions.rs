@@ -1,7 +1,7 @@
 //! Embedded nodes in trouble answer as real servers in the same trouble do.
 //!
-//! Each condition is brought about on a real server and set on the model, then both are asked the
-//! same things.
+//! Each test brings the condition about on a real server, sets it on the model, and asks both the
+//! same questions.
 
 use redbolt_embedded::model::{Condition, ServerOptions};
 
@@ -9,7 +9,7 @@ use redbolt_rig::{PATIENCE, RealServer, available_kinds, eventually, request};
 
 use super::pair::{Pair, flavor, words};
 
-/// What a lock client sends, and what a server in trouble treats in a way of its own.
+/// Commands of a lock client that a server in trouble treats in a way of its own.
 const QUESTIONS: &[&str] = &[
     "PING",
     "ECHO x",
@@ -60,7 +60,7 @@ const QUESTIONS: &[&str] = &[
     "GET",
 ];
 
-/// Runs the questions in a condition that `enter` brings about on the real server.
+/// Asks the questions in a condition that `enter` brings about on the real server.
 fn in_condition(args: &[&str], enter: &[&[&str]], condition: &Condition) {
     for kind in available_kinds() {
         let server = RealServer::start(kind, args);
@@ -81,7 +81,7 @@ fn a_healthy_node_answers_as_a_healthy_server() {
     in_condition(&[], &[], &Condition::Replica(false));
 }
 
-/// Its master is a port that nobody listens on, so its keys stay.
+/// No process listens on its master's port, so the replica keeps its keys.
 #[test]
 fn a_replica_answers_as_a_replica() {
     in_condition(&[], &[&["REPLICAOF", "127.0.0.1", "1"]], &Condition::Replica(true));
@@ -136,7 +136,7 @@ fn denied_commands_are_refused_as_access_lists_refuse_them() {
     in_condition(&[], &[&enter], &condition);
 }
 
-/// The directory of the snapshot is taken away, and a snapshot fails.
+/// The test removes the directory of the snapshot, so a snapshot fails.
 #[test]
 fn a_node_that_cannot_persist_answers_as_such_a_server() {
     for kind in available_kinds() {
@@ -157,8 +157,8 @@ fn a_node_that_cannot_persist_answers_as_such_a_server() {
     }
 }
 
-/// The real server is made to load slowly: twenty milliseconds a key, and a look at its sockets
-/// after each.
+/// The real server is made to load slowly: it waits twenty milliseconds per key, and looks at its
+/// sockets after each.
 #[test]
 fn a_loading_node_answers_as_a_loading_server() {
     for kind in available_kinds() {
@@ -274,7 +274,7 @@ fn a_subscribed_connection_is_as_on_real_servers() {
             ]);
             pair.say(&["SUBSCRIBE", "SUBSCRIBE q", "RESET", "SET k v"]);
         }
-        // One's own message stands before or behind the number of receivers.
+        // A client's own message comes before or behind the number of receivers.
         let own = [["HELLO", "3"].as_slice(), &["SUBSCRIBE", "a"], &["PUBLISH", "a", "m"]];
         pair.run_to_end(&own.map(request).concat());
     }

@@ -1,8 +1,8 @@
-//! Embedded nodes answer byte for byte as the real servers that they pass for.
+//! Embedded nodes answer byte for byte like the real servers whose flavor they have.
 //!
 //! Random command sequences from two connections run on a real server and on the model of the same
 //! flavor. A failure prints its seed; `REDBOLT_SEED` begins with another one. Numbers that depend
-//! on the moment (PTTL) or the connection (ids) are blanked on both sides.
+//! on the moment (PTTL) or on the connection (ids) are blanked on both sides.
 
 mod requests;
 
@@ -52,7 +52,7 @@ fn compare(kind: Kind) {
         if requests.chance(0.5) {
             pair.run(0, &[words(&["HELLO", "3"])]);
             pair.run(1, &[words(&["HELLO", "3"])]);
-            // In RESP2 a connection that is subscribed could ask for little else.
+            // In RESP2 a subscribed connection could ask for little else.
             for connection in 0..requests.up_to(3) - 1 {
                 pair.run(connection, &[words(&["SUBSCRIBE", "a"])]);
             }
@@ -63,7 +63,7 @@ fn compare(kind: Kind) {
             pair.run(connection, &batch);
             if requests.chance(0.02) {
                 pair.run(connection, &[requests.short_lived()]);
-                // Time has to pass on the real server's clock; nothing is waited for.
+                // Time has to pass on the real server's clock; the test waits for no event.
                 std::thread::sleep(Duration::from_millis(4));
             }
         }

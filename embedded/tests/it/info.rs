@@ -1,4 +1,5 @@
-//! INFO and CONFIG of an embedded node can be read like those of the server it passes for.
+//! A client can read INFO and CONFIG of an embedded node like those of the server whose flavor it
+//! has.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +9,7 @@ use redbolt_rig::{RealServer, Wire, available_kinds};
 
 use super::pair::flavor;
 
-/// What a client judges a master by.
+/// The fields by which a client judges a master.
 const NEEDED: &[&str] = &[
     "redis_version",
     "run_id",
@@ -29,7 +30,7 @@ const NEEDED: &[&str] = &[
     "second_repl_offset",
     "cluster_enabled",
 ];
-/// Fields whose values are the server's own.
+/// Fields whose values differ between servers.
 const OWN: &[&str] = &[
     "run_id",
     "tcp_port",
@@ -45,7 +46,7 @@ const OWN: &[&str] = &[
     "db0",
 ];
 
-/// Fields with their sections in front, in the order in which they came.
+/// Fields with their sections in front, in the order of the reply.
 fn fields(reply: &[u8]) -> (Vec<String>, BTreeMap<String, String>) {
     let text = String::from_utf8_lossy(reply);
     let (mut sections, mut fields) = (Vec::new(), BTreeMap::new());

@@ -1,4 +1,4 @@
-//! The nodes beside real servers, byte for byte, and what only they can do.
+//! The nodes beside real servers, byte for byte, and the features that only they have.
 
 mod conditions;
 mod differential;

@@ -1,4 +1,4 @@
-//! Embedded nodes behave as processes do: they hang, die, come back, and stay bounded.
+//! Embedded nodes behave like processes: they hang, die, come back, and stay bounded.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -46,8 +46,8 @@ fn a_first_start_counts_as_an_hour_ago_and_a_restart_as_now() {
     assert_ne!(run_id(&nodes, 0), before);
 }
 
-/// As with SIGSTOP: the system accepts for a paused node, and what was sent runs on resume, also
-/// for a client that has gone.
+/// As with SIGSTOP, the system accepts connections for a paused node. The node runs the commands on
+/// resume, also those of a client that has gone.
 #[test]
 fn a_paused_node_runs_what_was_sent_to_it_on_resume() {
     let nodes = Nodes::start(1).unwrap();
@@ -67,7 +67,8 @@ fn a_paused_node_runs_what_was_sent_to_it_on_resume() {
     assert_eq!(after.ask(&["EXISTS", "before", "gone"]).unwrap(), b":2\r\n");
 }
 
-/// A message to a client that has gone cannot be written; what it sent before runs all the same.
+/// The node cannot write a message to a client that has gone; the client's earlier commands run all
+/// the same.
 fn runs_what_a_client_sent_before_it_closed(
     connect: impl Fn() -> Wire,
     freeze: impl Fn(),
@@ -122,7 +123,7 @@ fn a_killed_node_closes_its_connections_and_refuses_new_ones() {
     let refused = Wire::connect_url(&nodes.urls()[0]).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
     assert_eq!(connect(&nodes, 1).ask(&["PING"]).unwrap(), b"+PONG\r\n");
-    // Neither of these brings a process back.
+    // Neither call brings a process back.
     nodes.pause(0).unwrap();
     nodes.resume(0).unwrap();
     assert_eq!(nodes.state(0).unwrap(), NodeState::Killed);
@@ -146,7 +147,7 @@ fn a_restart_keeps_the_keys_or_loses_them_as_asked() {
     nodes.kill(0).unwrap();
     nodes.restart(0, Memory::Kept).unwrap();
     assert_eq!(connect(&nodes, 0).ask(&["GET", "k"]).unwrap(), b"$1\r\nv\r\n");
-    // A running or paused node is killed first.
+    // A restart first kills a running or paused node.
     let mut old = connect(&nodes, 0);
     nodes.pause(0).unwrap();
     nodes.restart(0, Memory::Lost).unwrap();
@@ -154,8 +155,8 @@ fn a_restart_keeps_the_keys_or_loses_them_as_asked() {
     assert_eq!(connect(&nodes, 0).ask(&["GET", "k"]).unwrap(), b"$-1\r\n");
 }
 
-/// It asks for 4 GB of replies and reads none: it is cut off after a few tens of megabytes, and
-/// the node goes on answering others.
+/// The client asks for 4 GB of replies and reads none. The node cuts it off after a few tens of
+/// megabytes, and goes on answering others.
 #[test]
 fn a_client_that_never_reads_is_cut_off() {
     let nodes = Nodes::start(1).unwrap();
@@ -201,7 +202,7 @@ fn ports_flavors_and_credentials_are_as_asked() {
     assert!(error.to_string().contains(&taken.to_string()), "{error}");
     drop(lone);
 
-    // Other tests draw their ports at random: some tries may be needed for three in a row.
+    // Other tests draw their ports at random: the test may need some tries for three in a row.
     let flavors = [Flavor::Redis70, Flavor::Valkey91];
     let options = NodesOptions::new(3).flavors(flavors).password("secret").user("bob", "builder");
     let mut firsts = (0..100).map(|index| 17_000 + index * 10);

@@ -1,7 +1,8 @@
-//! [`Pair`]: a real server and the model of its flavor, asked the same things at the same time.
+//! [`Pair`]: a real server and the model of its flavor, which get the same requests at the same
+//! time.
 //!
-//! Numbers that depend on the moment (PTTL) or the connection (ids) are blanked on both sides; all
-//! other bytes must be equal.
+//! Numbers that depend on the moment (PTTL) or on the connection (ids) are blanked on both sides;
+//! all other bytes must be equal.
 
 use std::fmt::Write as _;
 
@@ -12,10 +13,10 @@ use redbolt_rig::{Kind, RealServer, Wire, request};
 /// The arguments of one request.
 pub(crate) type Request = Vec<Vec<u8>>;
 
-/// The script that deletes a key which still holds a value.
+/// The script that deletes a key if it still has a value.
 pub(crate) const RELEASE: &str = "if redis.call('get',KEYS[1]) == ARGV[1] then return \
                                   redis.call('del',KEYS[1]) else return 0 end";
-/// The script that moves the end of a key which still holds a value.
+/// The script that moves the end of a key if it still has a value.
 pub(crate) const EXTEND: &str = "if redis.call('get',KEYS[1]) == ARGV[1] then return \
                                  redis.call('pexpire',KEYS[1],ARGV[2]) else return 0 end";
 
@@ -35,7 +36,7 @@ pub(crate) const RAISE: &str = "if redis.call('get',KEYS[1])~=ARGV[1] then retur
      if c<tonumber(ARGV[2]) then redis.call('set',KEYS[2],ARGV[2],'PX',ARGV[3]) \
      return 1 end return s";
 pub(crate) const RAISE_SHA: &str = "8650c930ebaa7e619e7a42ce42e1cf76aa5d953a";
-/// The script that hands a lock over to a waiter who hears of it, or deletes it.
+/// The script that hands a lock over to a waiter that listens, or deletes it.
 pub(crate) const TRANSFER: &str = "if redis.call('get',KEYS[1])~=ARGV[1] then return 0 end \
      redis.call('del',KEYS[1]) \
      local s=redis.pcall('set',KEYS[1],ARGV[2],'PX',ARGV[3]) \
@@ -43,7 +44,7 @@ pub(crate) const TRANSFER: &str = "if redis.call('get',KEYS[1])~=ARGV[1] then re
      local n=redis.pcall('publish',ARGV[4],ARGV[5]) \
      if type(n)=='number' and n>0 then return 2 end \
      redis.call('del',KEYS[1]) end return 1";
-/// The script that says who has a lock, and tells that client.
+/// The script that returns the holder of a lock, and tells that client.
 pub(crate) const INTRODUCE: &str = "local h=redis.pcall('get',KEYS[1]) \
      if not h or h==ARGV[1] then return false end local n=0 \
      if type(h)~='string' then h='' elseif #h==40 and not h:find('[^0-9a-f]') then \
@@ -79,7 +80,7 @@ impl Pair {
         Self { port: server.port(), wires, model, sessions, history }
     }
 
-    /// Says something more in front of a failure.
+    /// Adds a line to the history that a failure prints.
     pub(crate) fn note(&mut self, text: &str) {
         let _ = writeln!(self.history, "{text}");
     }
@@ -106,7 +107,7 @@ impl Pair {
         }
     }
 
-    /// Sends a pipeline in one write to both and compares all its replies, one to a request.
+    /// Sends a pipeline in one write to both, and compares all its replies, one per request.
     pub(crate) fn run(&mut self, connection: usize, batch: &[Request]) {
         for args in batch {
             let args: Vec<_> = args.iter().map(|arg| arg.escape_ascii().to_string()).collect();
@@ -121,7 +122,7 @@ impl Pair {
         wire.send(&bytes).expect("the server reads");
         let real = read(wire, batch.len() + pushes(&ours), &self.history);
         self.compare(&real, &ours);
-        // What the other connection is told of it.
+        // The messages that the other connection gets.
         let mut told = [Vec::new(), Vec::new()];
         for delivery in self.model.deliveries() {
             let other = self.sessions.iter().position(|session| session.id() == delivery.session);
@@ -140,8 +141,8 @@ impl Pair {
         }
     }
 
-    /// Sends bytes and a QUIT behind them on a connection of their own, and compares everything
-    /// until the server closes it.
+    /// Sends bytes and a QUIT behind them on a new connection, and compares all bytes until the
+    /// server closes it.
     pub(crate) fn run_to_end(&mut self, bytes: &[u8]) {
         let bytes = [bytes, &request(&["QUIT"])].concat();
         let _ = writeln!(self.history, "raw> {}", bytes.escape_ascii());
@@ -178,20 +179,20 @@ fn now() -> Instant {
     Instant::default() + redbolt_rig::now()
 }
 
-/// So many frames.
+/// Reads this many frames.
 fn read(wire: &mut Wire, len: usize, history: &str) -> Vec<u8> {
     let frames = (0..len).map(|_| wire.reply()).collect::<Result<Vec<_>, _>>();
     frames.unwrap_or_else(|error| panic!("{history}{error}")).concat()
 }
 
-/// How often the client hears a message.
+/// How many messages the client gets.
 fn pushes(bytes: &[u8]) -> usize {
     let starts: [&[u8]; 2] = [b">3\r\n$7\r\nmessage\r\n", b"*3\r\n$7\r\nmessage\r\n"];
     let count = |start: &[u8]| bytes.windows(start.len()).filter(|part| *part == start).count();
     starts.into_iter().map(count).sum()
 }
 
-/// Blanks what may differ: large numbers (times) and the connection's id in HELLO.
+/// Blanks the values that may differ: large numbers (times) and the connection's id in HELLO.
 pub(crate) fn blank(reply: &[u8]) -> Vec<u8> {
     let mut text = Vec::new();
     let mut after_id = false;
@@ -201,7 +202,7 @@ pub(crate) fn blank(reply: &[u8]) -> Vec<u8> {
             digits.and_then(|digits| std::str::from_utf8(digits).ok()?.parse::<i64>().ok());
         match number {
             Some(number) if after_id || number > 5_000 => text.extend_from_slice(b":(blank)\r\n"),
-            // Seconds of a TTL: a moment later they may be rounded to one less.
+            // Seconds of a TTL: a moment later the server may round them to one less.
             Some(number) if number > 50 => text.extend_from_slice(b":(seconds)\r\n"),
             Some(_) | None => text.extend_from_slice(line),
         }

@@ -1,15 +1,16 @@
-//! The scripts that hand a lock over and say who has one: what each branch answers, leaves and tells, on
-//! real servers as in the model; and mutants of their texts, which the same cases tell apart.
+//! The scripts that hand a lock over and that name its holder: the answer, the keys and the
+//! messages of each branch, on real servers and in the model. The same cases tell mutants of their
+//! texts apart.
 
 use redbolt_embedded::model::Condition;
 use redbolt_rig::{RealServer, Wire, available_kinds, on_each_kind};
 
 use super::pair::{INTRODUCE, Pair, Request, TRANSFER, blank, words};
 
-/// A token as Redbolt's clients draw them: its client's id comes first.
+/// A token like those of Redbolt's clients: the client's id comes first.
 const TOKEN: &str = "00ff0d0a24e1c26a0123456789abcdef01234567";
 
-/// What the second connection listens to. The last one's client drew no token.
+/// The channels of the second connection. The last channel belongs to a client that drew no token.
 const CHANNELS: [&str; 3] = ["c", "c:00ff0d0a24e1c26a", "c:00FF0D0A24E1C26A"];
 
 #[derive(Clone, Copy, Debug)]
@@ -55,11 +56,11 @@ impl Trouble {
 /// One way through a script.
 #[derive(Debug)]
 struct Case {
-    /// What the key `k` is set by.
+    /// The command that sets the key `k`.
     set: Vec<&'static str>,
     is_heard: bool,
     trouble: Trouble,
-    /// What stands behind the script.
+    /// The arguments behind the script.
     args: String,
 }
 
@@ -67,8 +68,8 @@ fn case(set: &[&'static str], is_heard: bool, trouble: Trouble, args: &str) -> C
     Case { set: set.to_vec(), is_heard, trouble, args: args.to_owned() }
 }
 
-/// Each key, with and without listeners; with the first one each trouble and each list of arguments; with
-/// the last one the usual list, ever shorter.
+/// Each key, with and without listeners. The first key also gets each trouble and each list of
+/// arguments. The last key also gets the usual list, cut shorter and shorter.
 fn cases(keys: &[&[&'static str]], denied: &[&'static str], args: &[&str]) -> Vec<Case> {
     let (&[own, .., last], &[usual, ..]) = (keys, args) else { panic!("no key, no arguments") };
     let mut cases = Vec::new();
@@ -121,7 +122,8 @@ fn introductions() -> Vec<Case> {
         &["SET", "k", "00ff0d0a24e1c26a0123456789abcdef012345678"],
         &["RPUSH", "k", "own"],
         &[],
-        // Of another library: what the message and its channel are made of is not used.
+        // A token of another library: the script does not use the parts of the message and its
+        // channel.
         &["SET", "k", "other"],
     ];
     let own = format!("1 k {TOKEN} c: before behind");
@@ -129,7 +131,7 @@ fn introductions() -> Vec<Case> {
     cases(&keys, &["get", "publish", "pttl"], &args)
 }
 
-/// Where a case is played.
+/// The servers on which a case is played.
 trait Stage {
     fn ask(&mut self, connection: usize, request: Request);
     fn set_trouble(&mut self, change: impl FnOnce(&RealServer) -> Condition);
@@ -150,7 +152,7 @@ fn play(case: &Case, script: &str, version: &str, stage: &mut impl Stage) {
     eval.extend(case.args.split(' '));
     stage.ask(0, words(&eval));
     stage.set_trouble(|server| case.trouble.end(server));
-    // A message stands before the answer to PING.
+    // A message comes before the answer to PING.
     stage.ask(1, words(&["PING"]));
     for look in ["TYPE", "GET", "PTTL", "DEL"] {
         stage.ask(0, words(&[look, "k"]));
@@ -172,7 +174,7 @@ impl Stage for Both<'_> {
     }
 }
 
-/// A real server, and all it said.
+/// A real server, and all its answers.
 struct Real<'a> {
     server: &'a RealServer,
     wires: [Wire; 2],
@@ -187,7 +189,7 @@ impl<'a> Real<'a> {
     fn plays(&mut self, case: &Case, script: &str) -> String {
         play(case, script, "3", self);
         let said = blank(&std::mem::take(&mut self.said)).escape_ascii().to_string();
-        // An error names the script that it comes from, by a hash of the script's text.
+        // An error names its script by a hash of the script's text.
         let parts: Vec<_> = said.split("script: ").collect();
         let rest =
             |part: &str| part.split_once(", on @user_script").map(|(_, rest)| rest.to_owned());
@@ -237,7 +239,8 @@ fn a_node_says_who_has_a_lock_on_real_servers_as_in_the_model() {
     is_as_in_the_model(INTRODUCE, &introductions());
 }
 
-/// Each mutant replaces a part of the script. On each kind of server one case at least tells it apart.
+/// Each mutant replaces a part of the script. On each kind of server, at least one case tells it
+/// apart.
 fn mutants_are_found(script: &str, cases: &[Case], mutants: &[(&str, &str)]) {
     on_each_kind(|kind| {
         let server = RealServer::start(kind, &[]);

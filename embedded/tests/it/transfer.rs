@@ -1,11 +1,12 @@
-//! The script that hands a lock over, beside `scripts`: what others hear of it, in which order.
+//! The script that hands a lock over, beside `scripts`: the messages that others get, and their
+//! order.
 
 use redbolt_embedded::model::Condition;
 use redbolt_rig::{RealServer, available_kinds};
 
 use super::pair::{Pair, TRANSFER, TRANSFER_SHA, words};
 
-/// Takes the lock `k`, hands it over with these arguments and looks at what is left.
+/// Takes the lock `k`, hands it over with these arguments, and looks at the key.
 fn hand_over(pair: &mut Pair, args: &str) {
     let transfer = format!("EVAL TRANSFER {args}");
     pair.say(&["DEL k", "SET k mine PX 90000", &transfer, "GET k", "PTTL k"]);
@@ -22,7 +23,7 @@ fn a_script_that_was_loaded_runs_by_its_hash() {
     }
 }
 
-/// Its own message stands before or behind the answer.
+/// The client's own message comes before or behind the answer.
 #[test]
 fn who_hands_a_lock_over_to_itself_hears_of_it_as_on_real_servers() {
     for kind in available_kinds() {
@@ -38,7 +39,7 @@ fn who_hands_a_lock_over_to_itself_hears_of_it_as_on_real_servers() {
     }
 }
 
-/// Its waiter is told nothing.
+/// The waiter gets no message.
 #[test]
 fn a_lock_that_the_user_may_not_delete_stays_with_its_holder() {
     for kind in available_kinds() {

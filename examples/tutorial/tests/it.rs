@@ -1,4 +1,5 @@
-//! `docs/tutorial.md`: its programs are those of this crate, and its commands print what it shows.
+//! `docs/tutorial.md`: its programs are those of this crate, and its commands print the output that
+//! it shows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,7 +11,7 @@ use redbolt_rig::{Kind, free_port, kind_or_skip, skip};
 
 const PAGE: &str = include_str!("../../../docs/tutorial.md");
 
-/// Of the ports that the page names; each is replaced by one that is free.
+/// The ports that the page names; the test replaces each with a free one.
 const PORTS: [&str; 5] = ["7001", "7002", "7003", "7004", "7005"];
 
 fn here() -> &'static Path {
@@ -32,7 +33,7 @@ struct Block<'a> {
 fn blocks(page: &str) -> Vec<Block<'_>> {
     let mut blocks = Vec::new();
     let mut title = "";
-    // Outside of a block, and inside, by turns.
+    // The parts are outside and inside a block by turns.
     for (number, part) in page.split("\n```").enumerate() {
         let (kind, text) = part.split_once('\n').unwrap_or((part, ""));
         if number % 2 == 1 {
@@ -81,7 +82,7 @@ fn each_program_of_the_page_is_one_of_this_crate() {
     assert!(PAGE.contains(copied) && here().ends_with("examples/tutorial"));
 }
 
-/// The dependencies of a manifest, without where its own crates are found.
+/// The dependencies of a manifest, without the paths of its own crates.
 fn dependencies(manifest: &str) -> BTreeMap<String, String> {
     let (_, section) = manifest.split_once("[dependencies]\n").expect("dependencies");
     let lines = section.lines().map_while(|line| line.split_once(" = "));
@@ -101,14 +102,14 @@ fn the_page_names_the_crates_and_features_that_its_programs_need() {
     assert_eq!(shown, dependencies(&read("Cargo.toml")));
 }
 
-/// A directory in which the commands of the page are found. What they left running ends with it.
+/// A directory with the commands of the page. Processes that they left running end with it.
 struct Site {
     dir: tempfile::TempDir,
     ports: Vec<String>,
 }
 
 impl Site {
-    /// None where `redbolt` or the server is not there.
+    /// `None` if `redbolt` or the server is missing.
     fn new() -> Option<Self> {
         let redbolt = Path::new(env!("CARGO_BIN_EXE_late")).with_file_name("redbolt");
         if !redbolt.exists() {
@@ -127,7 +128,7 @@ impl Site {
         ports.fold(text.to_owned(), |text, (shown, own)| text.replace(shown, own))
     }
 
-    /// Runs the commands of sections in one shell; what each prints must be what the page shows.
+    /// Runs the commands of the sections in one shell; each must print what the page shows.
     fn play(&self, titles: &[&str]) {
         let own = |(command, shown): (String, String)| {
             (self.with_own_ports(&command), self.with_own_ports(&shown))
@@ -171,13 +172,14 @@ impl Drop for Site {
         let files = self.ports.iter().map(|port| self.dir.path().join(format!("{port}.pid")));
         for file in files.filter(|file| file.exists()).collect::<Vec<PathBuf>>() {
             let pid = fs::read_to_string(file).unwrap_or_default();
-            // One that the page has killed left its file behind.
+            // A process that the page has killed left its file behind.
             let _ = Command::new("kill").args(["-9", pid.trim()]).stderr(Stdio::null()).status();
         }
     }
 }
 
-/// A line without what differs from run to run: times, and counts on which the programs insist.
+/// A line without the values that differ from run to run: times, and counts that the programs
+/// check.
 fn plain(line: &str) -> String {
     let words: Vec<&str> = line.split_whitespace().collect();
     let varies = |at: usize| {
@@ -191,7 +193,7 @@ fn plain(line: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Where the page has `..`, lines are left out, or the rest of one.
+/// Where the page has `..`, it leaves out lines, or the rest of one.
 #[track_caller]
 fn compare(command: &str, shown: &str, output: &str) {
     let mut lines = output.lines().filter(|line| !line.trim().is_empty());

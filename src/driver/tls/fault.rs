@@ -1,4 +1,4 @@
-//! What a failed session says about the node, or about this client.
+//! The cause of a failed session, in the node or in this client.
 
 use std::io;
 
@@ -19,7 +19,7 @@ pub(super) fn broken(error: Error) -> io::Error {
     failed(error)
 }
 
-/// What an error of the socket says, if a session made it.
+/// The cause of an error of the socket, if a session made it.
 pub(in crate::driver) fn cause_of(error: &io::Error) -> Option<Cause> {
     let error = error.get_ref()?.downcast_ref::<Error>()?;
     #[expect(clippy::wildcard_enum_match_arm, reason = "a foreign enum that grows")]

@@ -4,8 +4,9 @@
 //!
 //! - [`TlsStream::write`] reports bytes as taken once all their ciphertext has gone to the socket.
 //!   Until then it would block, and the caller repeats it with the same bytes in front.
-//! - [`TlsStream::read`] reads the socket once at most; [`io::ErrorKind::Interrupted`] says that
-//!   this gave no plaintext yet. The socket is empty when it would block, and not before.
+//! - [`TlsStream::read`] reads the socket once at most. [`io::ErrorKind::Interrupted`] says that
+//!   this read gave no plaintext yet. The socket is empty when the read would block, and not
+//!   before.
 //!
 //! # Invariants
 //!
@@ -37,7 +38,7 @@ pub(super) struct TlsStream {
     /// How many bytes the handshake has read.
     handshake_len: usize,
     /// The connection is made: from now on only reads and writes show its state. A peer that has
-    /// closed has as a rule sent the cause first.
+    /// closed the connection has usually sent the cause first.
     is_begun: bool,
 }
 
@@ -53,7 +54,7 @@ impl TlsStream {
         self.is_begun
     }
 
-    /// Goes on with the handshake as far as the socket allows. Returns whether it is done.
+    /// Continues the handshake as far as the socket allows. Returns whether it is done.
     pub(super) fn shake_hands(&mut self) -> io::Result<bool> {
         self.is_begun = true;
         loop {
@@ -97,7 +98,7 @@ impl TlsStream {
             self.promised = self.session.writer().write(bytes)?;
         }
         self.flush_or_why()?;
-        // Never more than the caller gave now, whatever it did with the rest.
+        // Never more bytes than the caller gave now, whatever became of the rest.
         Ok(std::mem::take(&mut self.promised).min(bytes.len()))
     }
 
@@ -112,13 +113,13 @@ impl TlsStream {
         let _ = self.flush();
     }
 
-    /// Reads the socket at most once. Returns how many bytes came.
+    /// Reads the socket at most once. Returns how many bytes it read.
     fn receive(&mut self) -> io::Result<usize> {
         let len = self.session.read_tls(&mut self.tcp)?;
         let was_shaking = self.session.is_handshaking();
         let result = self.session.process_new_packets();
-        // The session's own answers, such as an alert. What the socket does not take now goes in
-        // front of the next bytes.
+        // The session's own answers, such as an alert. The bytes that the socket does not take now
+        // go in front of the next ones.
         let _ = self.flush();
         match result {
             Ok(_) => Ok(len),
@@ -139,7 +140,8 @@ impl TlsStream {
         Ok(())
     }
 
-    /// As `flush`, but a peer that has closed has as a rule sent the cause first, so that is read.
+    /// As `flush`. A peer that has closed has usually sent the cause first, so a failed write reads
+    /// it.
     fn flush_or_why(&mut self) -> io::Result<()> {
         let Err(error) = self.flush() else { return Ok(()) };
         if error.kind() != io::ErrorKind::WouldBlock

@@ -1,5 +1,5 @@
-//! From PEM and names to what a session needs. Every fault in them is found before a socket is
-//! opened.
+//! Turns PEM and names into the parts of a session. The driver finds every fault in them before it
+//! opens a socket.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::config::Config;
 use crate::error::ConfigError;
 use crate::tls::{Identity, Tls};
 
-/// What a TLS session with one node needs.
+/// The parts of a TLS session with one node.
 #[derive(Clone)]
 pub(in crate::driver) struct Target {
     pub(super) config: Arc<ClientConfig>,
@@ -20,7 +20,7 @@ pub(in crate::driver) struct Target {
     pub(super) name: ServerName<'static>,
 }
 
-/// One for each node, in order; `None` for nodes without TLS.
+/// One target for each node, in order; `None` for nodes without TLS.
 pub(in crate::driver) fn targets(config: &Config) -> Result<Vec<Option<Target>>, ConfigError> {
     if !config.nodes.iter().any(|node| config.is_tls(node)) {
         return if config.tls.is_some() {

@@ -1,11 +1,12 @@
-//! The claims of holders: a key beside the lock of a lease that was asked for with
-//! [`announced`](crate::LockOptions::announced), which says whose lease it is.
+//! The claims of holders: a key beside the lock of an [`announced`](crate::LockOptions::announced)
+//! lease. It names the holder.
 //!
 //! # Invariants
 //!
-//! - No vote, no deadline and no call depends on a claim: nobody looks at what its commands answer.
-//! - A claim is written only while its term lasts, to a node that has just said that it holds the
-//!   lease's token, and lasts no longer there than the TTL of that lease.
+//! - No vote, no deadline and no call depends on a claim: the client ignores the answers to its
+//!   commands.
+//! - The client writes a claim only while its term lasts, to a node that has just shown that it
+//!   holds the lease's token. The claim stays there no longer than the TTL of that lease.
 
 use super::Claimed;
 use crate::claim::{CLAIM_SUFFIX, Claim};
@@ -20,7 +21,7 @@ use crate::slab::{KeepIndex, SlotIndex};
 use crate::token::{LockToken, TokenBytes};
 
 impl Locks {
-    /// A lease that is looked after begins: writes its claim, if it is a leader's.
+    /// The engine begins to care for a lease: writes its claim, if the holder is a leader.
     #[cold]
     pub(in crate::engine) fn claim(
         &mut self,
@@ -43,8 +44,8 @@ impl Locks {
         }
     }
 
-    /// A node has just said that it holds the token of the lease: writes its claim there, if it has
-    /// one. Where its term is over another client may lead, whose claim stands there.
+    /// A node has just shown that it holds the lease's token: writes its claim there, if it has
+    /// one. If the term is over, another client may lead, and its claim may stand there.
     pub(in crate::engine) fn write_claim(&mut self, id: NodeId, slot_index: SlotIndex, now: Now) {
         let Some(keep_index) = self.keep_of(slot_index) else { return };
         let Some(claim) = &mut self.keeps.at_mut(keep_index).claim else { return };
@@ -67,8 +68,8 @@ impl Locks {
         self.keeps.at_mut(keep_index).claim.take().filter(|_| rules::ends_claim(true))
     }
 
-    /// The lease was released: deletes its claim where it stands. A node that cannot be reached drops
-    /// it after its TTL.
+    /// The lease was released: deletes its claim from the nodes that have it. A node that cannot be
+    /// reached drops it after its TTL.
     #[cold]
     pub(in crate::engine) fn delete_claim(
         &mut self,
@@ -81,7 +82,7 @@ impl Locks {
             let Some(step) = self.nodes.release_step(id) else { continue };
             self.scratch.clear();
             if rules::is_claim_compared(true) {
-                // Nothing would answer a NOSCRIPT.
+                // The client would not react to a NOSCRIPT.
                 append_release(&mut self.scratch, step.in_full(), &key, &claim.value);
             } else {
                 append_command(&mut self.scratch, &[&b"DEL"[..], &key]);

@@ -3,7 +3,7 @@
 //! # Invariants
 //!
 //! - The engine's own extensions obey all rules of a caller's: one at a time, never after the
-//!   deadline, never behind a release, and only a quorum moves the deadline on.
+//!   deadline, never behind a release. Only a quorum moves the deadline on.
 
 use crate::engine::event::LostCause;
 use crate::engine::happenings::Happening;
@@ -30,8 +30,8 @@ impl Locks {
         }
     }
 
-    /// A lease may have been taken away: if it is kept alive, and no extension is under way, it is extended
-    /// now.
+    /// Another client may have deleted a lease. If the engine keeps it alive, and no extension is
+    /// under way, the engine extends it now.
     pub(in crate::engine) fn extend_soon(&mut self, slot_index: SlotIndex, now: Now) {
         let Some(index) = self.keep_of(slot_index) else { return };
         let keep = self.keeps.at(index);
@@ -61,7 +61,8 @@ impl Locks {
         };
         self.keeps.at_mut(index).began = now.real;
         self.begin_extension(op, slot_index, ttl_ms, now.real);
-        // The extension may be decided already, but is not concluded before its timer is due.
+        // The extension may be decided already, but the engine concludes it only when its timer is
+        // due.
         self.note_change(slot_index);
         self.schedule_keep(index);
     }

@@ -1,4 +1,4 @@
-//! What the engine itself does for a lease: its next extension, its end.
+//! The engine's care for a lease: its next extension, its end.
 //!
 //! # Invariants
 //!
@@ -23,26 +23,27 @@ use crate::token::TokenBytes;
 pub(in crate::engine) struct Keep {
     /// The slot of the attempt, or of the lease.
     pub(in crate::engine) slot: Option<SlotIndex>,
-    /// The acquisition or adoption that the lease came from.
+    /// The acquisition or adoption from which the lease came.
     pub(in crate::engine) op: OpId,
-    /// The holder is a leader, and says so beside the lock.
+    /// The holder is a leader, and writes its name beside the lock.
     pub(in crate::engine) is_announced: bool,
-    /// What it says, once the lease has begun.
+    /// Its claim, once the lease has begun.
     pub(in crate::engine) claim: Option<Claimed>,
-    /// The lease was handed over; until then the entry belongs to the acquisition.
+    /// The caller has the lease; until then the entry belongs to the acquisition.
     pub(in crate::engine) is_held: bool,
     pub(in crate::engine) is_lost: bool,
-    /// When the last of them began.
+    /// When the last extension began.
     pub(in crate::engine) began: Instant,
-    /// When the next one begins; [`Instant::MAX`] while one is under way, or if none will follow.
+    /// When the next extension begins; [`Instant::MAX`] while one is under way, or if none will
+    /// follow.
     pub(in crate::engine) extend_at: Instant,
 }
 
-/// What a leader says beside the lock of its lease.
+/// The claim of a leader beside the lock of its lease.
 #[derive(Clone, Debug)]
 pub(in crate::engine) struct Claimed {
     pub(in crate::engine) value: TokenBytes,
-    /// The nodes that it was written to.
+    /// The nodes to which it was written.
     pub(in crate::engine) nodes: NodeMask,
 }
 
@@ -94,7 +95,7 @@ impl Keeps {
         self.keeps.at_mut(index)
     }
 
-    /// From now on the entry is that of the lease in this slot.
+    /// From now on the entry belongs to the lease in this slot.
     pub(in crate::engine) fn bind(&mut self, index: KeepIndex, slot: SlotIndex) {
         let place = slot.place();
         if place >= self.by_slot.len() {

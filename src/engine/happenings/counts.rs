@@ -3,7 +3,7 @@
 //!
 //! # Invariants
 //!
-//! - The engine itself never reads them: with and without them the same bytes go out.
+//! - The engine itself never reads them: with and without them it sends the same bytes.
 //! - No series names a key, a token or text from a server.
 
 use super::ways::{LeaseCounts, Way};
@@ -14,11 +14,11 @@ use crate::error::{UnlockError, Unlocked};
 use crate::slab::{Index as _, SlotIndex};
 use crate::time::Instant;
 
-/// The counts of an engine; those of a node are kept with the node.
+/// The counts of an engine; each node keeps its own.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Counts {
     pub(in crate::engine) attempts: Ends,
-    /// Extensions that callers began, and the engine's own.
+    /// Extensions that callers began; `keeps` counts the engine's own.
     pub(in crate::engine) extensions: Ends,
     pub(in crate::engine) keeps: Ends,
     pub(in crate::engine) released: u64,
@@ -65,13 +65,13 @@ impl Ends {
 }
 
 impl Counts {
-    /// A call ends that began then, with or without a lease.
+    /// A call that began at `began` ends, with or without a lease.
     #[inline]
     pub(in crate::engine) fn call_ended(&mut self, end: CallEnd, began: Instant, now: Instant) {
         self.calls.ended(end, now.nanos_since(began));
     }
 
-    /// A call was won, by an attempt that began then.
+    /// A call was won, by an attempt that began at `attempt_began`.
     #[inline(always)]
     pub(in crate::engine) fn won(&mut self, way: Way, attempt_began: Instant, now: Instant) {
         self.leases.up(way);
@@ -79,7 +79,7 @@ impl Counts {
         self.attempt_times.note(attempt_began, now);
     }
 
-    /// A lease is handed over.
+    /// The engine hands a lease over.
     #[inline]
     pub(in crate::engine) fn hold_begins(&mut self, slot: SlotIndex, now: Instant) {
         let place = slot.place();
@@ -96,7 +96,7 @@ impl Counts {
         self.handed_over.get(slot.place()).copied()
     }
 
-    /// A lease is unlocked or dropped.
+    /// The holder unlocks or drops a lease.
     #[inline]
     pub(in crate::engine) fn hold_ends(&mut self, slot: SlotIndex, now: Instant) {
         if let Some(&began) = self.handed_over.get(slot.place()) {
@@ -109,7 +109,7 @@ impl Counts {
         match result {
             Ok(Unlocked::Released) => self.released += 1,
             Ok(Unlocked::Unknown) => self.unknown += 1,
-            // A release that was begun has no other error.
+            // A release that has begun has no other error.
             Err(_) => self.not_held += 1,
         }
     }

@@ -61,7 +61,7 @@ const fn extended_by(kind: OpKind) -> &'static str {
     }
 }
 
-/// An event with these fields, in a span if one is given.
+/// An event with these fields, in a span if the call names one.
 macro_rules! line {
     ($target:ident, $level:ident, $name:literal $(, $field:ident)*) => {
         event!(name: $name, target: $target, Level::$level, $($field,)* $name)
@@ -77,7 +77,7 @@ impl Locks {
         self.prefix.plain_key(self.slots.at(slot_index).key.as_slice()).escape_ascii().to_string()
     }
 
-    /// Writes the line, or begins or ends the span, that stands for what happened.
+    /// Writes the line for a happening, or begins or ends its span.
     #[cold]
     #[expect(clippy::too_many_lines, reason = "a table with an arm for each")]
     pub(in crate::engine) fn log(&mut self, what: &Happening<'_>) {
@@ -232,7 +232,7 @@ impl Locks {
         }
     }
 
-    /// Whether the nodes in good standing just now are a quorum.
+    /// Whether the nodes in good standing now make a quorum.
     fn can_reach_quorum(&self) -> bool {
         let able = |id: &NodeId| self.nodes.at(*id).can_vote();
         let able = self.nodes.all().into_iter().filter(able).count();

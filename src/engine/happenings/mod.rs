@@ -1,5 +1,5 @@
-//! Everything that observers are told: a [`Happening`], and the log, the counts and the notices that it
-//! becomes. Nothing in this folder decides anything.
+//! Everything that observers hear: a [`Happening`], and the log, the counts and the notices that
+//! come of it. Nothing in this folder decides anything.
 
 #[cfg(feature = "metrics")]
 pub(super) mod counts;
@@ -23,7 +23,7 @@ use crate::quorum::NodeId;
 use crate::slab::{OpIndex, SlotIndex};
 use crate::time::Instant;
 
-/// What happened.
+/// An event for the observers.
 #[cfg_attr(not(feature = "tracing"), expect(dead_code, reason = "some is for the log alone"))]
 pub(in crate::engine) enum Happening<'a> {
     /// A call for a lock has begun.
@@ -31,13 +31,13 @@ pub(in crate::engine) enum Happening<'a> {
     /// A call did not begin.
     #[cfg(feature = "metrics")]
     CallRefused { error: &'a LockError },
-    /// It goes to the end of a queue without an attempt.
+    /// The call goes to the end of a queue without an attempt.
     Queued { op: OpIndex },
     /// An attempt begins.
     Attempt { op: OpIndex },
-    /// It asks one node before the others.
+    /// The attempt asks one node before the others.
     Gated,
-    /// That one did not grant, so this one is not asked.
+    /// The first node did not grant, so the attempt does not ask this one.
     NotAsked { node: NodeId },
     /// A node's vote is known.
     Vote { node: NodeId, slot: SlotIndex, vote: Vote },
@@ -45,27 +45,28 @@ pub(in crate::engine) enum Happening<'a> {
     SecondRound,
     /// A quorum has granted.
     Won { op: OpIndex },
-    /// A quorum cannot be had, or came too late.
+    /// No quorum is possible, or it came too late.
     AttemptFailed { op: OpIndex, outcome: Verdict },
-    /// The caller cancelled it.
+    /// The caller cancelled the attempt.
     AttemptCancelled,
     /// The call waits to be woken.
     Waits { op: OpIndex },
-    /// Its turn has come: a message through the node woke it, or another call of this client.
+    /// The call's turn has come: a message through the node woke it, or another call of this
+    /// client.
     Woken { op: OpIndex, node: Option<NodeId> },
-    /// Its wait ended without a lock.
+    /// The call's wait ended without a lock.
     WaitEnded,
-    /// Its lease is handed over.
+    /// The call's lease is handed over.
     Lease { op: OpIndex, slot: SlotIndex, now: Instant },
-    /// It ends without a lease.
+    /// The call ends without a lease.
     Refused { op: OpIndex, outcome: Verdict, error: &'a LockError, now: Instant },
     /// A waiter of another client is woken.
     WakeSent { node: NodeId, key: Option<&'a [u8]> },
-    /// Its lock is handed over to a waiter of another client.
+    /// The lock of this client is handed over to a waiter of another client.
     HandedOver { slot: SlotIndex },
     /// A holder handed its lock over to the call.
     TakenOver { op: OpIndex },
-    /// A node was told to hand over what nobody takes any more.
+    /// A node handed a lock over that no call takes any more.
     TransferUnwanted { node: NodeId },
     /// The caller of a lease unlocks or drops it.
     Unlock { lease: LeaseId, now: Instant },
@@ -81,21 +82,21 @@ pub(in crate::engine) enum Happening<'a> {
     Lost { slot: SlotIndex, cause: LostCause },
     /// A release begins, after a failed attempt or of a lease.
     Release { slot: SlotIndex },
-    /// That of a lease, and no result will be reported.
+    /// A release of a lease begins, and no result will be reported.
     Unreported,
-    /// Its result is reported.
+    /// The result of a release is reported.
     Released { op: OpIndex, result: Result<Unlocked, UnlockError> },
-    /// The node is owed a release.
+    /// The client owes the node a release.
     DebtOwed { node: NodeId, slot: SlotIndex },
-    /// That release is written.
+    /// The client has written that release.
     DebtPaid { node: NodeId, slot: SlotIndex },
-    /// The node is owed too many.
+    /// The client owes the node too many releases, and drops one.
     DebtDropped { node: NodeId },
     /// The client ends before these releases are done.
     DebtsLeft { node: NodeId, count: usize },
     /// A connection, or an attempt at one, has ended.
     Disconnected { node: NodeId, cause: Cause },
-    /// What people see of the node has changed.
+    /// The part of the node's health that people see has changed.
     NodeChanged { node: NodeId, now: Now },
 }
 

@@ -1,4 +1,4 @@
-//! [`Notice`]: what people should know of a node, reported once and not with every lock that fails.
+//! [`Notice`]: news of a node for people, reported once and not with every lock that fails.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,16 +8,16 @@ use crate::quorum::NodeId;
 
 /// A node does not vote for a cause that a person must repair, or votes again.
 ///
-/// Each cause is reported once, until the node is well again: admitted by a greeting, or, if only
-/// writes show the fault (memory, saving, permissions), granting again after ten seconds without a
-/// refusal. Nodes that are merely unreachable, or quarantined, are no notice: see
-/// [`Engine::nodes`](crate::engine::Engine::nodes).
+/// The driver reports each cause once, until the node is well again: admitted by a greeting. If
+/// only writes show the fault (memory, saving, permissions), the node is well when it grants again
+/// after ten seconds without a refusal. A node that is only unreachable, or quarantined, gives no
+/// notice: see [`Engine::nodes`](crate::engine::Engine::nodes).
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Notice {
     /// The node.
     pub node: NodeId,
-    /// Why the node does not vote; [`Cause::None`]: it votes again.
+    /// Why the node does not vote; [`Cause::None`] if it votes again.
     pub cause: Cause,
     names: Arc<[Box<str>]>,
 }

@@ -1,13 +1,14 @@
-//! What a happening becomes for its observers: a line of the log, a count, a sight of the simulation.
+//! The observers of a happening: it becomes a line of the log, a count, a sight of the simulation.
 //!
-//! Code that decides names a [`Happening`], and [`Locks::observe`] alone passes it on. The machine of
-//! `wait` has no locks, so it tells the simulation itself what only it knows.
+//! Code that decides names a [`Happening`], and [`Locks::observe`] alone passes it on. The machine
+//! of `wait` has no locks, so it tells the simulation itself of the events that only it knows.
 //!
 //! # Invariants
 //!
-//! - Observing decides nothing, and reads no clock: with and without it the same bytes go out.
-//! - Without its feature each of the three compiles to nothing; without a subscriber at its level a
-//!   line of the log costs one check, and nothing is computed for it.
+//! - Observing decides nothing, and reads no clock: with and without it the client sends the same
+//!   bytes.
+//! - Without its feature each of the three compiles to nothing. Without a subscriber at its level a
+//!   line of the log costs one check, and the engine computes nothing for it.
 
 use super::Happening;
 #[cfg(feature = "metrics")]
@@ -34,7 +35,7 @@ macro_rules! count {
 }
 
 impl Locks {
-    /// Tells all observers. Each call is the one arm that it names, because it is inlined.
+    /// Tells all observers. Each call compiles to the one arm that it names, because it is inlined.
     #[cfg_attr(
         not(feature = "metrics"),
         expect(unused_variables, reason = "each is for the counts")

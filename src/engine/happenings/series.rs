@@ -9,13 +9,13 @@ use crate::histogram::Histogram;
 use crate::quorum::NodeId;
 use crate::slab::KeepIndex;
 
-/// The identity of one count: a name, and what distinguishes it from others of that name.
+/// The identity of one count: its name and labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub struct Series {
-    /// The name, as `docs/observing.md` lists it.
+    /// The name in the list of `docs/observing.md`.
     pub name: &'static str,
-    /// The node, if the count is of one.
+    /// The node, if the count belongs to one.
     pub node: Option<NodeId>,
     labels: [(&'static str, &'static str); 2],
 }
@@ -52,8 +52,8 @@ impl Ends {
 }
 
 impl Locks {
-    /// The counts since the engine began, one number per series; they never decrease. `calls`: those
-    /// of its callers, or of the callers of the handle that owns it.
+    /// The counts since the engine began, one number per series; they never decrease. `calls`
+    /// counts the calls of the engine's callers, or of the callers of the handle that owns it.
     pub(in crate::engine) fn counts(&self, calls: &CallCounts) -> Vec<(Series, u64)> {
         let mut all = Vec::new();
         let counts = &self.counts;
@@ -116,9 +116,8 @@ impl Locks {
         all
     }
 
-    /// How long winning attempts took, from before their first byte to the hand-over.
-    /// Since when the oldest call for a lock is under way, and the oldest lease has its caller. Looks at
-    /// every operation and slot: nothing is noted for it while locks are taken.
+    /// When the oldest call for a lock began, and since when the oldest lease has its caller. Costs
+    /// a look at every operation and slot: taking a lock notes nothing for it.
     pub(in crate::engine) fn oldest(&self) -> Oldest {
         let mut oldest = Oldest::default();
         let is_announced =

@@ -39,7 +39,7 @@ impl Traces {
         spans.map_or_else(Spans::none, |spans| std::mem::replace(spans, Spans::none()))
     }
 
-    /// The span of the operation's present attempt, which `span` makes of that of its call.
+    /// The span of the operation's present attempt, which `span` makes from the span of its call.
     pub(in crate::engine) fn attempt(&mut self, index: OpIndex, span: impl FnOnce(&Span) -> Span) {
         if let Some(spans) = self.ops.get_mut(index.place()) {
             spans.attempt = span(&spans.call);

@@ -10,17 +10,18 @@ pub(in crate::engine) enum Way {
     Poll,
 }
 
-/// How many leases were won so far, by the way in which they were won.
+/// How many leases the client has won so far, by the way in which it won them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeaseCounts {
-    /// By the first attempt of a call.
+    /// Won by the first attempt of a call.
     pub first: u64,
-    /// By a transfer: the holder's release handed the lock over.
+    /// Won by a transfer: the holder's release handed the lock over.
     pub transfer: u64,
-    /// By an attempt that a wake began, from the holder or from another call of this client.
+    /// Won by an attempt that began with a wake, from the holder or from another call of this
+    /// client.
     pub wake: u64,
-    /// By a later attempt that no wake began.
+    /// Won by a later attempt that began without a wake.
     pub poll: u64,
 }
 

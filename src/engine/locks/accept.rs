@@ -1,8 +1,8 @@
-//! What the nodes answered to the two rounds of a fenced attempt.
+//! The nodes' answers to the two rounds of a fenced attempt.
 //!
 //! # Invariants
 //!
-//! - An accept counts only where a grant of the node would: read from an admitted node.
+//! - An accept counts only where a grant of the node would: it was read from an admitted node.
 
 use super::core::{Failed, Locks};
 use super::steps::TokenState;
@@ -65,7 +65,7 @@ impl Locks {
         now: Now,
     ) -> Option<Failed> {
         self.see_counter(id, slot_index, answer, now);
-        // An accept read after the node said that it is not a master does not count.
+        // An accept does not count if it was read after the node said that it is not a master.
         let is_accepted = answer == Answer::One
             && rules::is_accept_trusted(self.vote_of_grant(id, now) == Vote::Granted);
         self.raise_ended(id, slot_index, is_accepted);

@@ -9,7 +9,7 @@ use crate::rules;
 use crate::slab::{OpIndex, SlotIndex};
 
 impl Locks {
-    /// A node that the operation may wait for can vote now, or will not. Returns the operation's
+    /// A node for which the operation may wait can vote now, or never will. Returns the operation's
     /// slot if it may still wait for other nodes, and whether its attempt has failed.
     #[must_use]
     pub(in crate::engine) fn settle_awaiting(

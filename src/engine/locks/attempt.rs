@@ -1,5 +1,4 @@
-//! One attempt at a lock: a round of SETs with a token of its own, from the first byte to the
-//! lease.
+//! One attempt at a lock: a round of SETs with its own token, from the first byte to the lease.
 
 use rand::Rng;
 
@@ -21,7 +20,7 @@ use crate::token::TokenBytes;
 
 impl Locks {
     /// The slot of an attempt for the key that is under way, or has won and is not reported yet.
-    /// Looks at every operation.
+    /// Costs a look at every operation.
     pub(in crate::engine) fn attempt_for(&self, key: &[u8]) -> Option<SlotIndex> {
         let acquisitions = self.ops.iter().filter(|op| op.kind == OpKind::Acquire);
         let mut slots = acquisitions.map(Op::slot);
@@ -32,7 +31,8 @@ impl Locks {
         })
     }
 
-    /// One attempt: the SET goes to every node that may vote, in one encoding, or first to the gate.
+    /// One attempt: the SET goes to every node that may vote, in one encoding, or first to the
+    /// gate.
     #[must_use]
     pub(in crate::engine) fn attempt(
         &mut self,
@@ -125,7 +125,7 @@ impl Locks {
         if is_gated { self.gate_answered(slot_index, now) } else { self.decide(slot_index) }
     }
 
-    /// A node in good standing granted: counts the vote, if nothing else is to be done. Returns
+    /// A node in good standing granted. Counts the vote, if there is nothing else to do. Returns
     /// whether it did.
     #[inline(always)]
     pub(in crate::engine) fn set_granted(&mut self, id: NodeId, slot_index: SlotIndex) -> bool {
@@ -166,8 +166,8 @@ impl Locks {
         self.voted(id, slot_index, vote, now)
     }
 
-    /// A node granted: whether that counts. A grant read after the node said that it is not a
-    /// master does not.
+    /// The vote of a node that granted. A grant that was read after the node said that it is not a
+    /// master does not count.
     #[inline]
     pub(super) fn vote_of_grant(&mut self, id: NodeId, now: Now) -> Vote {
         let is_trusted = self.nodes.at(id).is_plain() || self.is_believed_in_trouble(id, now);
@@ -195,7 +195,7 @@ impl Locks {
         }
         slot.unanswered.remove(id);
         if matches!(vote, Vote::Denied | Vote::Failed(_)) {
-            // Nothing was written, unless a release already went to the node; its answer will say.
+            // The node wrote nothing, unless a release already went to it; its answer will tell.
             slot.holds.remove(id);
         }
         if let Some(op) = slot.op {
@@ -232,8 +232,8 @@ impl Locks {
         None
     }
 
-    /// Whether the answer counts of a node that is not admitted, or in trouble; it may have lost
-    /// its vote since.
+    /// Whether an answer counts although its node is not admitted, or in trouble. The node may have
+    /// lost its vote since.
     #[cold]
     fn is_believed_in_trouble(&mut self, id: NodeId, now: Now) -> bool {
         self.nodes.granted_in_trouble(id, now.real);
@@ -328,7 +328,7 @@ impl Locks {
         Some(Event::Lock { op, result: Err(error) })
     }
 
-    /// Why there is no lease.
+    /// Why the call has no lease.
     fn lock_error(&self, index: OpIndex, now: Instant) -> LockError {
         let op = self.ops.at(index);
         let (round, outcome) = (op.round, op.outcome);

@@ -1,4 +1,4 @@
-//! What is always true of the locks between two inputs.
+//! The invariants of the locks between two inputs.
 
 use super::core::Locks;
 use super::op::{Op, OpKind, Verdict};
@@ -8,7 +8,7 @@ use super::timers::Timer;
 use crate::slab::{OpIndex, SlotIndex};
 
 impl Locks {
-    /// Panics where an invariant is broken.
+    /// Panics if an invariant is broken.
     pub(in crate::engine) fn check(&self) {
         for (index, slot) in self.slots.iter() {
             let op = slot.op.map(|op| self.ops.at(op));
@@ -23,7 +23,7 @@ impl Locks {
         }
     }
 
-    /// Whether a token's state is what its operation says.
+    /// Whether a token's state fits its operation.
     fn is_sound(&self, index: SlotIndex, slot: &Slot, op: Option<&Op>) -> bool {
         let is_call = op.is_some_and(|op| op.kind == OpKind::Acquire && op.slot() == index);
         let outcome = op.map(|op| op.outcome);
@@ -40,7 +40,7 @@ impl Locks {
         }
     }
 
-    /// Whether an operation that is under way has a slot that names it, and a time at which it ends.
+    /// Whether an operation under way has a slot that names it, and a time at which it ends.
     fn is_placed(&self, index: OpIndex, op: &Op) -> bool {
         if matches!(op.kind, OpKind::Free | OpKind::Query) || op.outcome != Verdict::Open {
             return true;

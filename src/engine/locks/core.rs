@@ -1,9 +1,9 @@
-//! What all operations on locks share: nodes, attempts, leases, clocks and timers.
+//! The parts that all operations on locks share: nodes, attempts, leases, clocks and timers.
 //!
 //! # Invariants
 //!
-//! - Nothing here knows of waiting. What may end an attempt returns it as [`Failed`], and the engine
-//!   handles it before anything else happens to the locks.
+//! - The locks know nothing of waiting. A function that may end an attempt returns it as
+//!   [`Failed`], and the engine handles it before anything else happens to the locks.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ use crate::slab::{OpIndex, SlotIndex};
 use crate::time::{Instant, WallClock};
 use crate::token::TokenBytes;
 
-/// An event that waits to be taken.
+/// An event for the caller to take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) enum Done {
     /// The result of an operation.
@@ -64,21 +64,21 @@ pub(in crate::engine) struct Locks {
     /// Operations that wait for nodes on their way.
     pub(in crate::engine) awaiting: Vec<OpIndex>,
     pub(in crate::engine) late_votes: VecDeque<SlotIndex>,
-    /// What waiting calls offer.
+    /// The offers of waiting calls.
     pub(in crate::engine) offers: Offers,
     /// How long the last attempt took that a quorum could no longer grant.
     pub(in crate::engine) last_denial: Option<Duration>,
-    /// What the next holder of a lock is told; kept for its memory.
+    /// The message for the next holder of a lock; kept for its memory.
     pub(in crate::engine) heir_text: Vec<u8>,
-    /// What the caller last said of the wall clock.
+    /// The last reading of the wall clock that the caller handed in.
     pub(in crate::engine) wall: Option<WallClock>,
-    /// How many nanoseconds the sockets were not read, in all.
+    /// For how many nanoseconds the sockets were not read, in all.
     absent: u64,
     pub(in crate::engine) last_pass: Instant,
     /// When the engine was last called: its owner was present then.
     pub(in crate::engine) last_call: Instant,
     pub(in crate::engine) client_id: ClientId,
-    /// What the client calls itself at the nodes.
+    /// The client's name at the nodes.
     pub(in crate::engine) own_name: Box<str>,
     /// Masks the slots that tokens name.
     pub(in crate::engine) slot_mask: u32,
@@ -157,9 +157,9 @@ impl Locks {
         Now { real, attended: real.minus_nanos(self.absent) }
     }
 
-    /// The engine was not called for `gap`. If the call comes by the time that the engine asked
-    /// for, its owner was present; else all beyond a `node_timeout` was the owner's absence, and no
-    /// node is blamed for it.
+    /// The engine was not called for `gap`. If the call comes by the time for which the engine
+    /// asked, its owner was present. Otherwise all time beyond a `node_timeout` was the owner's
+    /// absence, and the engine blames no node for it.
     #[cold]
     fn note_absence(&mut self, gap: u64, now: Instant) {
         let timeout = self.settings.node_timeout_nanos;
@@ -168,7 +168,7 @@ impl Locks {
         }
     }
 
-    /// From 0 to just below 1.
+    /// A number from 0 to just below 1.
     pub(in crate::engine) fn random_share(&mut self) -> f64 {
         share_of(&mut self.rng)
     }
@@ -225,7 +225,7 @@ impl Locks {
         self.timers.set(timer(index), at);
     }
 
-    /// Gives the operation's place back, and ends what belongs to it.
+    /// Gives the operation's place back, and ends its timers and its query.
     #[inline(always)]
     pub(in crate::engine) fn close_op(&mut self, index: OpIndex) {
         if self.ops.at(index).has_more {
@@ -253,7 +253,7 @@ impl Locks {
     }
 
     /// Writes the scratch buffer to those of `nodes` that are in the cohort and have room. Returns
-    /// which.
+    /// those nodes.
     #[inline]
     pub(in crate::engine) fn write_cohort(
         &mut self,
@@ -288,7 +288,7 @@ impl Locks {
         self.ballot_of((granted, denied, unknown), causes, now)
     }
 
-    /// A ballot from the nodes that granted, denied, and are unknown.
+    /// A ballot from the nodes that granted, that denied, and whose vote is unknown.
     pub(in crate::engine) fn ballot_of(
         &self,
         (granted, denied, unknown): (NodeMask, NodeMask, NodeMask),
@@ -334,13 +334,13 @@ impl Locks {
         slot_index
     }
 
-    /// Draws tokens from fresh randomness from now on; the client's id stays.
+    /// From now on the engine draws tokens from fresh randomness; the client's id stays.
     pub(in crate::engine) fn reseed(&mut self, seed: [u8; 32]) {
         self.rng = StdRng::from_seed(seed);
     }
 }
 
-/// From 0 to just below 1.
+/// A number from 0 to just below 1.
 pub(in crate::engine) fn share_of(rng: &mut StdRng) -> f64 {
     f64::from(rng.next_u32()) / 2_f64.powi(32)
 }

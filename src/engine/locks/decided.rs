@@ -1,4 +1,4 @@
-//! What becomes of a call for a lock, and of its attempt, once it is decided.
+//! The end of a call for a lock, and of its attempt, once it is decided.
 
 use super::core::Locks;
 use super::op::Verdict;

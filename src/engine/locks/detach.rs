@@ -2,9 +2,10 @@
 //!
 //! # Invariants
 //!
-//! - From then on the client writes no command that changes a key by the token: it forgets the token.
-//! - It gives a lease away only while no node may still run an earlier delete or extension of it. One
-//!   that ran later would run behind the commands of the client that adopts the lease.
+//! - From then on the client writes no command that changes a key by the token: it forgets the
+//!   token.
+//! - It gives a lease away only while no node may still run an earlier delete or extension of it. A
+//!   later run would come behind the commands of the client that adopts the lease.
 
 use super::core::Locks;
 use super::slot::LeaseId;

@@ -1,13 +1,13 @@
-//! Extensions: a compare-and-extend to every node that may hold the key, won by a quorum of genuine
-//! ones.
+//! Extensions: a compare-and-extend goes to every node that may hold the key, and a quorum of
+//! genuine extensions wins.
 //!
 //! # Invariants
 //!
-//! - From the moment an extension is written the deadline is the earlier of the old and the new
-//!   one, because it may shorten the lease; only a quorum moves the deadline on.
-//! - A quorum that confirms it behind the old deadline comes too late: the lease is lost.
-//! - Nothing here can create a key: every form of the command compares first.
-//! - A node that may still run an older extension of the lease is not sent another.
+//! - A written extension moves the deadline at once to the earlier of the old and the new one,
+//!   because it may shorten the lease. Only a quorum moves the deadline on.
+//! - A quorum that confirms an extension after the old deadline comes too late: the lease is lost.
+//! - An extension can create no key: every form of the command compares first.
+//! - The client sends no other extension to a node that may still run an older one of the lease.
 
 use super::core::Locks;
 use super::fences::Fencing;
@@ -31,11 +31,13 @@ use crate::token::TokenBytes;
 use std::time::Duration;
 
 impl Locks {
-    /// Begins to move the end of `lease` to `ttl` from `now`, the clock read just before this call.
+    /// Begins to move the end of `lease` to `ttl` from `now`, a clock reading from just before this
+    /// call.
     ///
     /// # Errors
     ///
-    /// Those of [`ExtendError`] that concern the call itself; then nothing was begun.
+    /// The errors of [`ExtendError`] that concern the call itself; then the extension did not
+    /// begin.
     pub(in crate::engine) fn extend(
         &mut self,
         lease: LeaseId,
@@ -71,11 +73,13 @@ impl Locks {
     }
 
     /// Begins to take over the lock of a key and token, by extending it to the TTL of the options.
-    /// Of the other options only those for the lease itself (keep-alive, fence) apply.
+    /// The call uses only two other options, keep-alive and fence, because they concern the lease
+    /// itself.
     ///
     /// # Errors
     ///
-    /// Those of [`ExtendError`] that concern the call itself; then nothing was begun.
+    /// The errors of [`ExtendError`] that concern the call itself; then the extension did not
+    /// begin.
     pub(in crate::engine) fn adopt(
         &mut self,
         key: &[u8],
@@ -176,7 +180,7 @@ impl Locks {
         self.ops.at_mut(index).tally.no(id);
     }
 
-    /// A node that an extension waits for can be reached now, or will not be.
+    /// A node for which an extension waits can be reached now, or never will be.
     pub(in crate::engine) fn settle_awaited_extension(
         &mut self,
         id: NodeId,
@@ -219,7 +223,7 @@ impl Locks {
             if let Some(op) = self.slots.at(slot_index).op {
                 let op = self.ops.at_mut(op);
                 op.tally.open.insert(id);
-                // Holds for a node whose answer is not waited for.
+                // Set now, for a node whose answer nobody waits for.
                 op.blame(id, refusal);
             }
         }
@@ -245,7 +249,7 @@ impl Locks {
         now: Now,
     ) {
         let slot = self.slots.at_mut(slot_index);
-        // Nothing was begun since: decided or not, this extension still applies.
+        // No later command has begun: decided or not, this extension still applies.
         let is_wanted = slot.phase == phase && slot.state() == TokenState::Held;
         let current = slot.op.filter(|_| is_wanted);
         let is_missing = matches!(answer, Answer::Null | Answer::Zero);
@@ -253,9 +257,10 @@ impl Locks {
         match answer {
             Answer::Ok | Answer::One => {
                 let has_granted = self.slots.at(slot_index).granted.contains(id);
-                // As with a SET: a node that is not admitted may have lost another client's lock.
+                // As after a SET, a node that is not admitted may have lost another client's lock.
                 let is_believed = has_granted || self.nodes.at(id).is_admitted();
-                // A node that extends the key holds it: a vote, even if its SET was never answered.
+                // A node that extends the key holds it: a vote, even if the node never answered its
+                // SET.
                 if is_wanted && is_believed && !has_granted {
                     self.slots.at_mut(slot_index).granted.insert(id);
                     self.note_late_vote(slot_index);
@@ -323,7 +328,7 @@ impl Locks {
         }
     }
 
-    /// An extension is decided; the engine's own ones are not reported.
+    /// An extension is decided; the engine does not report its own extensions.
     pub(in crate::engine) fn end_extension(&mut self, index: OpIndex, outcome: Verdict) {
         if self.ops.at(index).kind == OpKind::Keep {
             self.ops.unlist(index);
@@ -375,7 +380,7 @@ impl Locks {
         let slot = self.slots.at(slot_index);
         let all = self.nodes.all();
         let (yes, gone) = (op.tally.yes, all.without(slot.holds));
-        // On a dead connection the extension may still run.
+        // A node may still run an extension from a dead connection.
         let open = op.tally.open.union(slot.tainted).without(yes);
         let ballot = || self.ballot(index, yes, gone.without(yes), open.without(gone), now);
         let is_late = outcome == Verdict::Won && !rules::is_extended_in_time(now, slot.ends);
@@ -400,7 +405,7 @@ impl Locks {
         }
         if kind == OpKind::Adopt {
             if result.is_ok() {
-                // The lock was won elsewhere; this client knows only which nodes extended it.
+                // Another client won the lock; this client knows only which nodes extended it.
                 self.slots.at_mut(slot_index).granted = yes;
                 self.observe(Happening::Adopted { slot: slot_index, now });
                 if let Some(keep) = keep {

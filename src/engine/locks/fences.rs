@@ -1,5 +1,5 @@
-//! The numbers of fenced locks: what an attempt proposes, which nodes accepted it, and the fence that a
-//! lease got.
+//! The numbers of fenced locks: the number that an attempt proposes, the nodes that accepted it,
+//! and the fence of the lease.
 //!
 //! # Invariants
 //!
@@ -17,7 +17,7 @@ use crate::time::{Instant, WallClock};
 /// Above every fence: Lua counts in doubles, which are exact up to here.
 const FENCE_END: u64 = (1 << 53) - 1;
 
-/// How many keys whose counter is ahead of the wall clock are remembered.
+/// For how many keys the client remembers a counter that is ahead of the wall clock.
 const AHEAD_MAX: usize = 1_024;
 
 /// One attempt at a fenced lock, and the lease that it becomes.
@@ -36,19 +36,19 @@ pub(in crate::engine) struct Fencing {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::engine) struct Raise {
     pub(in crate::engine) number: u64,
-    /// The nodes whose answer is awaited.
+    /// The nodes whose answer the client awaits.
     open: NodeMask,
     accepted: NodeMask,
 }
 
-/// What the answers so far amount to.
+/// The outcome that the answers so far allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) enum FenceProgress {
     /// A quorum has accepted one number.
     Fenced,
-    /// A second round is needed, with this number.
+    /// The attempt needs a second round, with this number.
     Raise(u64),
-    /// Answers of the second round are awaited.
+    /// Answers of the second round are still to come.
     Open,
     /// No quorum can accept a number any more.
     Lost,
@@ -59,7 +59,7 @@ impl Fencing {
         Self { proposed, accepted: NodeMask::EMPTY, counter: 0, raise: None, fence: None }
     }
 
-    /// A lease that comes with its fence from elsewhere.
+    /// A lease that brings its fence from elsewhere.
     pub(in crate::engine) const fn carried(fence: u64) -> Self {
         Self { fence: Some(fence), ..Self::propose(fence) }
     }
@@ -77,7 +77,7 @@ impl Fencing {
         self.accepted.insert(node);
     }
 
-    /// A node's counter is at least as high as the number that was proposed.
+    /// A node's counter is at least as high as the proposed number.
     pub(in crate::engine) fn refuse(&mut self, counter: u64) {
         self.counter = self.counter.max(counter);
     }
@@ -89,7 +89,7 @@ impl Fencing {
         }
     }
 
-    /// `node` answered the second round, or will not.
+    /// `node` answered the second round, or never will.
     pub(in crate::engine) fn raised(&mut self, node: NodeId, is_accepted: bool) {
         if let Some(raise) = &mut self.raise {
             raise.open.remove(node);
@@ -106,7 +106,7 @@ impl Fencing {
         }
     }
 
-    /// Judges the answers; `unheard` are the nodes that may still answer the first round.
+    /// Judges the answers. The nodes of `unheard` may still answer the first round.
     pub(in crate::engine) fn judge(&mut self, quorum: u32, unheard: NodeMask) -> FenceProgress {
         let second = self.raise.map_or(NodeMask::EMPTY, |raise| raise.accepted);
         let has_quorum = |accepted: NodeMask, other: NodeMask| {
@@ -154,7 +154,7 @@ pub(in crate::engine) struct Fences {
 }
 
 impl Fences {
-    /// A number above all that this client knows of for `key`.
+    /// A number above all that this client knows for `key`.
     pub(in crate::engine) fn propose(&mut self, key: &[u8], wall: WallClock, now: Instant) -> u64 {
         let time = wall.at(now);
         let ahead = self.ahead.get(key).map_or(0, |counter| counter.saturating_add(1));
@@ -166,7 +166,8 @@ impl Fences {
         number
     }
 
-    /// A counter was seen. Only one ahead of the wall clock need be remembered.
+    /// The client has seen a counter. It must remember only a counter that is ahead of the wall
+    /// clock.
     pub(in crate::engine) fn see(
         &mut self,
         key: &[u8],

@@ -12,7 +12,7 @@ use crate::rules;
 use crate::slab::{OpIndex, SlotIndex};
 
 impl Locks {
-    /// The nodes that an attempt asks once the gate has granted; `None` where there are too few.
+    /// The nodes that an attempt asks once the gate has granted; `None` if there are too few.
     #[cold]
     pub(super) fn gated_by(&self, gate: NodeId, slot_index: SlotIndex) -> Option<NodeMask> {
         let voters = self.voters_for(slot_index);
@@ -22,7 +22,8 @@ impl Locks {
         (is_use && gated.count() + 1 >= self.settings.quorum).then_some(gated)
     }
 
-    /// Writes the encoded SET to the gate first; the others are asked once it has granted.
+    /// Writes the encoded SET to the gate first. The attempt asks the others once the gate has
+    /// granted.
     #[cold]
     #[must_use]
     pub(super) fn try_gate(
@@ -43,11 +44,11 @@ impl Locks {
             self.fail_vote(node, slot_index);
         }
         self.begin_round(index, now);
-        // The first node may have had no room for the SET.
+        // The gate may have had no room for the SET.
         self.gate_answered(slot_index, now)
     }
 
-    /// Continues an attempt that has asked one node only, by its vote.
+    /// Continues an attempt that has asked one node only, by that node's vote.
     #[must_use]
     pub(super) fn gate_answered(&mut self, slot_index: SlotIndex, now: Now) -> Option<Failed> {
         let slot = self.slots.at_mut(slot_index);
@@ -55,7 +56,7 @@ impl Locks {
         let round = self.ops.at(index).round;
         if !round.granted.is_empty() {
             slot.step(TokenInput::Open);
-            // The answer may be the first thing that was read for a while.
+            // The engine may have read nothing for a while before this answer.
             let now = self.now(now.real);
             let gated = std::mem::take(&mut self.ops.at_mut(index).gated);
             self.encode_set(slot_index);

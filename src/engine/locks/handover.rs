@@ -1,4 +1,4 @@
-//! What is kept of locks that change hands by a script.
+//! The records of locks that change hands by a script.
 
 use std::collections::VecDeque;
 
@@ -18,16 +18,16 @@ pub(in crate::engine) struct Heir {
     pub(in crate::engine) nodes: NodeMask,
     /// The node by which later messages come behind the hand-over.
     pub(in crate::engine) near: NodeId,
-    /// Where what the waiter is told names the node by which it goes.
+    /// The place in the waiter's message where each script names its node.
     pub(in crate::engine) mark_at: usize,
 }
 
-/// All offers of an engine. Each is counted among what names its slot.
+/// All offers of an engine. Each counts as a reference to its slot.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Offers {
-    /// The calls that would take a lock over by them.
+    /// The offers that have not ended, each with the call that would take a lock over by it.
     pub(super) open: Beside<SlotIndex, OpIndex>,
-    /// Those that have ended, in this order.
+    /// The offers that have ended, in this order.
     pub(super) past: VecDeque<Past>,
 }
 
@@ -35,19 +35,19 @@ pub(in crate::engine) struct Offers {
 #[derive(Debug)]
 pub(super) struct Past {
     pub(super) slot: SlotIndex,
-    /// Until when it is remembered.
+    /// Until when the client remembers it.
     pub(super) until: Instant,
-    /// The token that the key had before it was last handed over to the offer.
+    /// The token that the key had before a holder last handed it over to the offer.
     pub(super) from: Option<[u8; 20]>,
 }
 
 impl Offers {
-    /// Those of one call that have not ended, the oldest first.
+    /// The open offers of one call, the oldest first.
     pub(super) fn of(&self, op: OpIndex) -> SmallVec<[SlotIndex; 4]> {
         self.open.iter().filter(|(_, of)| **of == op).map(|(slot, _)| slot).collect()
     }
 
-    /// Those that have ended too.
+    /// All offers, even those that have ended.
     pub(super) fn all(&self) -> SmallVec<[SlotIndex; 8]> {
         let past = self.past.iter().map(|past| past.slot);
         self.open.iter().map(|(slot, _)| slot).chain(past).collect()

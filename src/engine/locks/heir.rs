@@ -5,9 +5,9 @@
 //!
 //! - The holder counts its lease as ended from the moment at which the scripts are written,
 //!   whatever the nodes answer.
-//! - A node that answers with an error gets the plain release at once, and no script again over
-//!   its connection.
-//! - What is owed after a lost script is the delete of the holder's own token, never the waiter's.
+//! - A node that answers with an error gets the plain release at once, and no script again over its
+//!   connection.
+//! - After a lost script the client owes the delete of the holder's own token, never the waiter's.
 
 use super::core::Locks;
 use super::handover::Heir;
@@ -24,8 +24,8 @@ impl Locks {
         self.slots.at(slot_index).granted.intersection(self.running_transfers())
     }
 
-    /// The nodes that can hand a key over. Where one has not answered the SET yet, or has not told
-    /// of the transfer, it mostly has the key by then.
+    /// The nodes that can hand a key over. Even a node that has not answered the SET, or has not
+    /// told of the transfer, mostly has the key by then.
     pub(in crate::engine) fn running_transfers(&self) -> NodeMask {
         let mut able = NodeMask::EMPTY;
         for id in self.nodes.all() {
@@ -36,7 +36,7 @@ impl Locks {
         able
     }
 
-    /// Writes the script to those of `holds` that can run it. Returns which.
+    /// Writes the script to those of `holds` that can run it. Returns those nodes.
     #[cold]
     pub(super) fn write_transfers(
         &mut self,

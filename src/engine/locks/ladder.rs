@@ -1,4 +1,4 @@
-//! Releases and extensions in the forms that servers offer: what follows where a node refuses one.
+//! Releases and extensions in the forms that servers offer: the next form, if a node refuses one.
 
 use super::core::Locks;
 use crate::command::{Answer, Form};
@@ -8,7 +8,7 @@ use crate::quorum::NodeId;
 use crate::rules;
 
 impl Locks {
-    /// A node answered with an error. Returns the form that it is sent instead.
+    /// A node answered with an error. Returns the form that the client sends instead.
     pub(super) fn next_step<F: Form>(
         &mut self,
         id: NodeId,
@@ -22,7 +22,8 @@ impl Locks {
                 form.without_memory()
             }
             Answer::Refused(Cause::Unsupported | Cause::NoPermission) => {
-                // The node refuses what was sent for want of memory: next time it gets its usual form.
+                // The node refused this form, which spares its memory: next time it gets its usual
+                // form.
                 let usual = self.nodes.form::<F>(id);
                 if usual.is_some_and(|usual| usual < form && usual.without_memory().is_some()) {
                     return None;

@@ -4,8 +4,8 @@
 //!
 //! - A lost lease stays lost: its deadline is not later than its loss, and no extension moves it
 //!   again.
-//! - The loss is reported at the latest at the deadline, whatever the nodes do, and at once when
-//!   fewer than a quorum can hold the key.
+//! - The engine reports the loss at the latest at the deadline, whatever the nodes do, and at once
+//!   when fewer than a quorum can hold the key.
 
 use super::core::{Done, Locks};
 use super::op::{OpKind, Verdict};
@@ -21,7 +21,8 @@ use crate::slab::{KeepIndex, OpIndex, SlotIndex};
 use crate::time::Instant;
 use crate::token::TokenBytes;
 
-/// The wait after an extension that missed its quorum: a `node_timeout` and up to this part of it.
+/// After an extension that missed its quorum, the random part of the wait is at most this part of a
+/// `node_timeout`.
 const JITTER_PARTS: u32 = 4;
 
 impl Locks {
@@ -41,7 +42,7 @@ impl Locks {
         self.slots.at_mut(slot_index).set_kept(true);
     }
 
-    /// A lease that is to be kept alive was handed over.
+    /// The engine has handed a lease over that it is to keep alive.
     #[cold]
     pub(in crate::engine) fn begin_keeping(
         &mut self,
@@ -61,7 +62,7 @@ impl Locks {
         self.check_holders(slot_index, now);
     }
 
-    /// Ends the engine's care for a lease: it is over, or there was none.
+    /// Ends the engine's care for a lease: the lease is over, or there was none.
     pub(super) fn close_keep(&mut self, index: KeepIndex) {
         self.timers.remove(Timer::Keep(index));
         self.keeps.close(index);
@@ -115,7 +116,7 @@ impl Locks {
         self.schedule_keep(index);
     }
 
-    /// Plans to repeat an extension that `began` then and missed its quorum.
+    /// Plans to repeat an extension that began at `began` and missed its quorum.
     pub(in crate::engine) fn extend_again(&mut self, index: KeepIndex, began: Instant, now: Now) {
         let timeout = self.settings.node_timeout;
         let random = self.random_share();
@@ -133,7 +134,7 @@ impl Locks {
         }
     }
 
-    /// Ends an extension of the engine's own, in favour of a request of the caller.
+    /// Ends an extension of the engine's own, in favour of the caller's request.
     pub(in crate::engine) fn end_keep_alive(&mut self, slot_index: SlotIndex) {
         let slot = self.slots.at_mut(slot_index);
         if let Some(op) = slot.op.filter(|&op| self.ops.at(op).kind == OpKind::Keep) {
@@ -205,9 +206,9 @@ impl Locks {
         }
     }
 
-    /// The next lease whose deadline the engine moved by itself: it extended the lease, began to,
-    /// or lost it. Each lease is listed once, so even unread the list is never longer than the
-    /// leases.
+    /// The next lease whose deadline the engine moved by itself: it extended the lease, began to
+    /// extend it, or lost it. The list holds each lease once, so even unread it is never longer
+    /// than the leases.
     pub(in crate::engine) fn poll_change(&mut self) -> Option<LeaseId> {
         while let Some(slot_index) = self.keeps.changed.pop_front() {
             let slot = self.slots.at_mut(slot_index);
@@ -226,15 +227,15 @@ impl Locks {
         }
     }
 
-    /// The next lease that got another vote from a late answer. Each lease is listed once, so even
-    /// unread the list is never longer than the leases.
+    /// The next lease that got another vote from a late answer. The list holds each lease once, so
+    /// even unread it is never longer than the leases.
     pub(in crate::engine) fn poll_late_vote(&mut self) -> Option<LeaseId> {
         let slot = self.late_votes.pop_front()?;
         self.slots.at_mut(slot).leave(LATE_VOTE);
         Some(self.slots.lease_id(slot))
     }
 
-    /// The next loss in the list of results; `None` if its lease was released meanwhile.
+    /// The next loss in the list of results; `None` if the caller released its lease meanwhile.
     #[cold]
     pub(in crate::engine) fn next_loss(&mut self) -> Option<Event> {
         let Loss { lease, op, cause } = self.keeps.losses.pop_front()?;

@@ -1,4 +1,4 @@
-//! The end of a call that comes before the `node_timeout` of its attempt.
+//! The end of a call, if it comes before the `node_timeout` of its attempt.
 
 use super::core::Locks;
 use crate::rules;

@@ -1,20 +1,20 @@
-//! What waiting calls offer: a token and a TTL each, to which a holder may hand its lock over.
+//! The offers of waiting calls: a token and a TTL each, to which a holder may hand its lock over.
 //!
-//! An offer is a slot of its own. A node that writes its token for a holder tells this client so,
-//! and that is the node's vote: a quorum of them is a lease, as after a SET.
+//! An offer is a slot of its own. A node that writes its token for a holder tells this client so.
+//! That message is the node's vote: a quorum of them is a lease, as after a SET.
 //!
 //! # Invariants
 //!
-//! - The deadline counts from the clock that was read before the offer was first made. Each node
-//!   writes the token after it was told of it, so its key lives at least until then. No clock of
-//!   another client, and not the time of receipt, enters.
+//! - The deadline counts from a clock reading from before the call first made the offer. Each node
+//!   writes the token after it heard of it, so its key lives at least until then. No clock of
+//!   another client enters, and neither does the time of receipt.
 //! - From the moment at which a compare-and-delete of the token is written or owed to a node, no
-//!   grant by it counts: the node is tainted.
-//! - The client deletes a token only while it knows what the token is: one of its own offers that is
-//!   over. A token that it does not know, or has given away, is left to its TTL.
-//! - An offer is remembered after its end, used or not, for as long as a late script may still write
-//!   its token. Where a connection ends meanwhile, what was handed over may have gone unheard, so a
-//!   compare-and-delete of the token is owed.
+//!   grant by that node counts: the node is tainted.
+//! - The client deletes a token only while it knows that the token belongs to one of its own ended
+//!   offers. A token that it does not know, or has given away, stays until its TTL ends.
+//! - The client remembers an ended offer, used or not, for as long as a late script may still write
+//!   its token. If a connection ends meanwhile, a hand-over may have gone unheard, so the client
+//!   owes a compare-and-delete of the token.
 
 use super::core::Locks;
 use super::handover::Past;
@@ -34,40 +34,41 @@ use crate::witness::{Sight, saw};
 
 use std::time::Duration;
 
-/// An offer that is older than this part of its TTL is replaced by a new one.
+/// A call replaces an offer that is older than this part of its TTL.
 const FRESH_PARTS: u32 = 4;
 
-/// A call that wants more than this part of its TTL makes no offer: one that is fresh may be taken
-/// up when it is half a TTL old.
+/// A call that wants more than this part of its TTL makes no offer: a holder may take up a fresh
+/// offer when it is half a TTL old.
 const WANTED_PARTS: u32 = 3;
 
-/// How long after its end an offer may be taken up. No holder hands a lock over to a call of which it has
-/// not heard for 500 ms; the rest is for what is on its way.
+/// How long after its end a holder may take up an offer. No holder hands a lock over to a call of
+/// which it has not heard for 500 ms; the rest is for messages on their way.
 const TAKEN_UP: Duration = Duration::from_secs(1);
 
-/// How many offers that are over are remembered. A key that a late script writes for an older one
+/// How many ended offers the client remembers. A key that a late script writes for an older one
 /// stands for its TTL.
 const REMEMBERED_MAX: usize = 4096;
 
-/// Offers that have ended are forgotten at most this often.
+/// The client forgets ended offers at most this often.
 const SWEEP: Duration = Duration::from_millis(100);
 
-/// What became of a transfer.
+/// The result of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) enum Taken {
-    /// No call of this client takes the lock: the first waiter on the list is to be woken.
+    /// No call of this client takes the lock: the client must wake the first waiter on the list.
     Unwanted,
-    /// The same, but its list has been here, or the message is forged.
+    /// No call takes the lock, but its list has been here before, or the message is forged.
     Ignored,
     /// Another vote for a lease that this client has, or has won.
     Late(SlotIndex),
-    /// A vote for the offer of this call, or for what may become one; a quorum is not reached.
+    /// A vote for the offer of this call, or for one that may become its lease; there is no quorum
+    /// yet.
     Partly(OpIndex),
     /// The vote that made a quorum for the call.
     Quorum(OpIndex, SlotIndex),
 }
 
-/// A transfer, as a node has told it.
+/// A transfer, as a node tells it.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::engine) struct Transfer<'a> {
     pub(in crate::engine) key: &'a [u8],
@@ -79,7 +80,7 @@ pub(in crate::engine) struct Transfer<'a> {
 
 impl Locks {
     /// The token and TTL of the lease that a call would take over; `None` if it takes none over. A
-    /// quarter of the TTL long each call makes the same offer.
+    /// call makes the same offer for a quarter of the TTL.
     pub(in crate::engine) fn offer(&mut self, op: OpIndex, now: Now) -> Option<([u8; 20], u32)> {
         if !self.takes_over(op) {
             return None;
@@ -101,16 +102,16 @@ impl Locks {
         self.new_offer(op, now.real)
     }
 
-    /// Whether the call may take a lock over: it has no fence to get, and a lease that counts from its
-    /// offer has enough left for it.
+    /// Whether the call may take a lock over: it needs no fence, and a lease that counts from its
+    /// offer has enough time left for it.
     pub(in crate::engine) fn takes_over(&self, index: OpIndex) -> bool {
         let op = self.ops.at(index);
         let has_enough = op.plan.min_validity <= ttl(op.plan.ttl_ms) / WANTED_PARTS;
         self.settings.transfers_in_row > 0 && has_enough && !self.slots.at(op.slot()).is_fenced()
     }
 
-    /// An attempt was denied. How long that took says how far the nodes are, unless it was made at
-    /// one node first.
+    /// An attempt was denied. Its time shows how far the nodes are, unless the attempt asked one
+    /// node first.
     pub(in crate::engine) fn note_denial(&mut self, op: OpIndex, denied: NodeMask, now: Now) {
         if denied.count() + self.settings.quorum <= self.nodes.all().count() {
             return;
@@ -119,8 +120,8 @@ impl Locks {
         self.last_denial = Some(now.real.saturating_since(began));
     }
 
-    /// From a request to the answers of a quorum. The answer to a greeting may have lain unread, so a
-    /// denial that came sooner counts.
+    /// The time from a request to the answers of a quorum. The answer to a greeting may have lain
+    /// unread, so a denial that came sooner counts.
     pub(in crate::engine) fn round_trip(&self) -> Duration {
         let greeted = self.nodes.round_trip(self.settings.quorum);
         self.last_denial.map_or(greeted, |denial| denial.min(greeted))
@@ -142,7 +143,7 @@ impl Locks {
         Some((token, ttl_ms))
     }
 
-    /// A node has written the token of a transfer, and told so.
+    /// A node has written the token of a transfer, and tells this client.
     pub(in crate::engine) fn transferred(
         &mut self,
         id: NodeId,
@@ -153,7 +154,7 @@ impl Locks {
             return Taken::Unwanted;
         };
         if !rules::is_of_offer(self.slots.at(slot_index).was_offered()) {
-            // Forged: tokens of attempts and leases are on the nodes for all to read.
+            // Forged: every client can read the tokens of attempts and leases on the nodes.
             return Taken::Ignored;
         }
         let is_trusted = self.vote_of_grant(id, now) == Vote::Granted;
@@ -260,7 +261,7 @@ impl Locks {
         self.leave_attempt(last);
         self.offers.open.remove(slot_index);
         self.remember(slot_index, Some(transfer.from), now.real);
-        // Where this client is heard a script may have run, or may still run.
+        // Where nodes reach this client, a script may have run, or may still run.
         let heard = self.nodes.with_transfers();
         let received = self.deadline_from(now.real, self.slots.at(slot_index).ttl_ms);
         let slot = self.slots.at_mut(slot_index);
@@ -276,14 +277,14 @@ impl Locks {
         self.win(index, slot_index);
     }
 
-    /// The call takes nothing over any more.
+    /// The call takes no lock over any more.
     pub(in crate::engine) fn retire_offers(&mut self, op: OpIndex, now: Now) {
         for slot_index in self.offers.of(op) {
             self.end_offer(slot_index, now);
         }
     }
 
-    /// Nobody was told of the call's offers: they need not be remembered.
+    /// No client has heard of the call's offers, so this client need not remember them.
     pub(in crate::engine) fn withdraw_offers(&mut self, op: OpIndex) {
         for slot_index in self.offers.of(op) {
             self.offers.open.remove(slot_index);
@@ -292,7 +293,8 @@ impl Locks {
         }
     }
 
-    /// Gives up what was handed over in part: an attempt that follows goes behind the deletes.
+    /// Gives up locks that were handed over in part: an attempt that follows goes behind the
+    /// deletes.
     pub(in crate::engine) fn retire_parts(&mut self, op: OpIndex, now: Now) {
         for slot_index in self.offers.of(op) {
             if !self.slots.at(slot_index).holds.is_empty() {
@@ -302,8 +304,8 @@ impl Locks {
         }
     }
 
-    /// An offer is none any more: deletes what was handed over. A node that has not told of a script
-    /// has not run it, or will tell.
+    /// An offer ends: deletes the keys that were handed over to it. A node that has not told of a
+    /// script has not run it, or will tell.
     fn end_offer(&mut self, slot_index: SlotIndex, now: Now) {
         if self.offers.open.remove(slot_index).is_none() {
             return;
@@ -318,7 +320,7 @@ impl Locks {
         }
     }
 
-    /// The lease is given away: what a node tells late of its token is another's concern.
+    /// The lease is given away: late messages about its token concern another client.
     pub(super) fn forget_offer(&mut self, slot_index: SlotIndex) {
         let past = self.offers.past.iter().position(|past| past.slot == slot_index);
         if let Some(place) = past {
@@ -327,8 +329,8 @@ impl Locks {
         }
     }
 
-    /// A holder's script compares with the holder's token, which no node has for longer than
-    /// `max_ttl` and drift.
+    /// The time is long enough: a holder's script compares with the holder's token, which no node
+    /// has for longer than `max_ttl` and drift.
     fn remember(&mut self, slot: SlotIndex, from: Option<[u8; 20]>, now: Instant) {
         let ends = now + TAKEN_UP + self.settings.admission.guard_time;
         let until = rules::remembered_until(ends, now);
@@ -354,13 +356,14 @@ impl Locks {
         }
     }
 
-    /// The client is about to end: nothing will be read of what holders hand over from now on.
+    /// The client is about to end: from now on it reads no message about a hand-over.
     pub(in crate::engine) fn leave_transfers(&mut self, now: Now) {
         let heard = self.nodes.with_transfers();
         self.nodes.leave_transfers(now);
         for slot_index in self.offers.all() {
             self.end_offer(slot_index, now);
-            // What was handed over before is deleted behind that; a lease, by its own release.
+            // Deletes the keys that were handed over before, behind that. A lease does so by its
+            // own release.
             let slot = self.slots.at_mut(slot_index);
             let rest = heard.without(slot.holds);
             slot.holds = rules::with_late_scripts(slot.holds, heard);
@@ -379,7 +382,7 @@ impl Locks {
         self.timers.remove(Timer::Offers);
     }
 
-    /// The connection to the node has ended: what it told of offers may be lost.
+    /// The connection to the node has ended: its messages about offers may be lost.
     pub(in crate::engine) fn offers_unheard(&mut self, id: NodeId, now: Now) {
         for slot_index in self.offers.all() {
             let slot = self.slots.at_mut(slot_index);
@@ -413,8 +416,9 @@ impl Locks {
         slots.filter(|slot| slot.state() == TokenState::Released && slot.refs == 1).count()
     }
 
-    /// A lock was handed over to an offer that is over. The first word of that has it deleted at all
-    /// nodes that may have been told of it, so that the waiter woken next comes behind the deletes.
+    /// A lock was handed over to an offer that is over. The first message about it deletes its key
+    /// at all nodes that may know the offer. So the waiter that is woken next comes behind the
+    /// deletes.
     fn handed_in_vain(
         &mut self,
         id: NodeId,
@@ -423,7 +427,7 @@ impl Locks {
         now: Now,
     ) -> Taken {
         let slot = self.slots.at_mut(slot_index);
-        // A release that is unanswered runs behind the script, which has run.
+        // An unanswered release runs behind the script, which has run.
         if rules::runs_behind(slot.holds.contains(id)) {
             slot.unanswered.remove(id);
         }
@@ -440,7 +444,7 @@ impl Locks {
         Taken::Unwanted
     }
 
-    /// A token was handed over that nobody waits for: it is deleted at the node.
+    /// A token was handed over for which no call waits: deletes it at the node.
     fn delete_transferred(&mut self, id: NodeId, slot_index: SlotIndex, now: Now) {
         self.observe(Happening::TransferUnwanted { node: id });
         if !rules::is_unwanted_deleted(true) {

@@ -1,10 +1,10 @@
-//! The operations under way: what a caller asked for, until its result is taken.
+//! The operations under way: a caller's requests, until the caller takes their results.
 //!
 //! # Invariants
 //!
-//! - Each operation yields exactly one event, and keeps its place until the caller takes it: the
+//! - Each operation yields exactly one event, and keeps its place until the caller takes it. So the
 //!   bound on operations also bounds the queue of events, and no event is dropped.
-//! - Rounds end in the order they began, so their timer is a list, not a heap.
+//! - Rounds end in the order in which they began, so their timer is a list, not a heap.
 
 use crate::command::Answer;
 #[cfg(feature = "metrics")]
@@ -27,8 +27,8 @@ pub struct OpId {
 }
 
 impl OpId {
-    /// A small number below `in_flight_max` that no other operation under way has: an index for
-    /// what the caller stores with it. It is used again once the result is taken.
+    /// A small number below `in_flight_max` that no other operation under way has: an index for the
+    /// caller's own records. Another operation uses it once the result is taken.
     #[must_use]
     pub fn index(self) -> usize {
         self.op.place()
@@ -68,7 +68,7 @@ pub(in crate::engine) enum Verdict {
 pub(in crate::engine) struct Plan {
     pub(in crate::engine) ttl_ms: u32,
     pub(in crate::engine) min_validity: Duration,
-    /// It waits for the lock, instead of ending with its first attempt.
+    /// The call waits for the lock, instead of ending with its first attempt.
     pub(in crate::engine) is_patient: bool,
     pub(in crate::engine) delay: Duration,
     pub(in crate::engine) jitter: Duration,
@@ -95,33 +95,32 @@ pub(in crate::engine) struct Op {
     pub(in crate::engine) generation: u32,
     pub(in crate::engine) kind: OpKind,
     pub(in crate::engine) outcome: Verdict,
-    /// The slot of the current attempt, of the lease, or of the release.
-    /// None for a query.
+    /// The slot of the current attempt, of the lease, or of the release. `None` for a query.
     slot: Option<SlotIndex>,
     /// The entry for the engine's care of an acquisition's lease.
     pub(in crate::engine) keep: Option<KeepIndex>,
-    /// Neighbours in the list of rounds, and when this one ends, on the attended clock.
+    /// Neighbours in the list of rounds, and when this round ends, on the attended clock.
     prev: Option<OpIndex>,
     next: Option<OpIndex>,
     judged_at: Instant,
     is_listed: bool,
-    /// It has timers, or is a query.
+    /// The operation has timers, or is a query.
     pub(super) has_more: bool,
     /// When an acquisition that waits for nodes is judged, if before the end of its call.
     pub(in crate::engine) judge_at: Instant,
     pub(in crate::engine) plan: Plan,
-    /// How the last attempt of an acquisition failed; before the first, that other calls come
-    /// first.
+    /// How the last attempt of an acquisition failed. Before the first attempt: `Taken`, because
+    /// calls of this client are queued before it.
     pub(in crate::engine) failed: Verdict,
     /// The nodes that denied this call when it last heard of them, and the generation of the call.
     denials: (NodeMask, u32),
     /// The nodes that the attempt under way asks once the gate has granted.
     pub(in crate::engine) gated: NodeMask,
-    /// The votes of the attempt; also the nodes that an extension waits for.
+    /// The votes of the attempt, and the nodes for which an extension waits.
     pub(in crate::engine) round: Round,
     /// The answers to an extension or a release.
     pub(in crate::engine) tally: Tally,
-    /// For an extension: the new deadline if it wins.
+    /// The new deadline of an extension, if it wins.
     pub(in crate::engine) new_deadline: Instant,
     pub(in crate::engine) causes: [Cause; NODES_MAX],
     pub(in crate::engine) query: Option<Box<QueryAnswers>>,
@@ -138,7 +137,7 @@ pub(in crate::engine) struct Op {
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::engine) struct Called {
     pub(in crate::engine) at: Instant,
-    /// It makes more than one attempt if need be.
+    /// The call makes more than one attempt if need be.
     pub(in crate::engine) waits: bool,
 }
 
@@ -147,7 +146,7 @@ pub(in crate::engine) struct Called {
 pub(in crate::engine) struct QueryAnswers {
     pub(in crate::engine) asked_at: Instant,
     pub(in crate::engine) answers: Vec<NodeAnswers>,
-    /// Answers still awaited.
+    /// How many answers are still to come.
     pub(in crate::engine) open: usize,
 }
 
@@ -180,7 +179,7 @@ impl Ops {
         Some(index)
     }
 
-    /// Gives the place back; handles to it then find nothing.
+    /// Gives the place back; its handles then find nothing.
     pub(in crate::engine) fn close(&mut self, index: OpIndex) {
         self.unlist(index);
         let op = self.at_mut(index);
@@ -203,7 +202,7 @@ impl Ops {
         OpId { op: index, generation: self.at(index).generation }
     }
 
-    /// Every place, in use or free: handles to the latter find nothing.
+    /// Every place, in use or free: handles to a free place find nothing.
     pub(in crate::engine) fn ids(&self) -> Vec<OpId> {
         let ids = self.ops.iter();
         ids.map(|(index, op)| OpId { op: index, generation: op.generation }).collect()
@@ -214,7 +213,7 @@ impl Ops {
         self.ops.iter()
     }
 
-    /// Every operation, and places that are free.
+    /// Every operation, and free places.
     pub(in crate::engine) fn iter(&self) -> impl Iterator<Item = &Op> {
         self.ops.iter().map(|(_, op)| op)
     }
@@ -225,7 +224,7 @@ impl Ops {
         (op.generation == id.generation && op.kind != OpKind::Free).then_some(id.op)
     }
 
-    /// Puts the operation at the end of the rounds; `judged_at` never decreases from one call to
+    /// Puts the operation at the end of the rounds. `judged_at` never decreases from one call to
     /// the next.
     #[inline]
     pub(in crate::engine) fn list(&mut self, index: OpIndex, judged_at: Instant) {
@@ -261,12 +260,12 @@ impl Ops {
         }
     }
 
-    /// The first round and when it is judged.
+    /// The first round, and when it is judged.
     pub(in crate::engine) fn first_judged(&self) -> Option<(OpIndex, Instant)> {
         self.first.map(|first| (first, self.at(first).judged_at))
     }
 
-    /// How many operations are under way or not reported.
+    /// How many operations are under way, or have ended and not been reported yet.
     pub(in crate::engine) const fn in_flight(&self) -> usize {
         self.ops.in_use()
     }
@@ -307,12 +306,12 @@ impl Op {
         }
     }
 
-    /// Whether its round has an end.
+    /// Whether the operation's round has an end.
     pub(in crate::engine) const fn is_listed(&self) -> bool {
         self.is_listed
     }
 
-    /// Whether it is a call for a lock that is not decided.
+    /// Whether the operation is a call for a lock that is not decided.
     pub(in crate::engine) fn goes_on(&self) -> bool {
         self.kind == OpKind::Acquire && self.outcome == Verdict::Open
     }

@@ -1,5 +1,6 @@
-//! The prefix of the keys on the nodes: added to a key from the caller, removed from a key to the
-//! caller. Everything in between (slots, messages, pushes) has the key as the nodes know it.
+//! The prefix of the keys on the nodes. The engine adds it to a caller's key, and removes it from a
+//! key for the caller. Everything in between (slots, messages, pushes) has the key as the nodes
+//! know it.
 
 use std::borrow::Cow;
 
@@ -12,7 +13,7 @@ use crate::key::Key;
 #[derive(Debug)]
 pub(crate) struct Prefix {
     bytes: Box<[u8]>,
-    /// The longest key that goes to the nodes as it is; zero where there is a prefix.
+    /// The longest key that goes to the nodes unchanged; zero if there is a prefix.
     plain_len_max: usize,
 }
 
@@ -22,14 +23,14 @@ impl Prefix {
         Self { bytes: bytes.into(), plain_len_max }
     }
 
-    /// Whether the key goes to the nodes as it is: without a prefix, every key that may.
+    /// Whether the key goes to the nodes unchanged: without a prefix, every allowed key does.
     #[inline]
     pub(crate) fn is_plain(&self, key: &[u8]) -> bool {
         // An empty key wraps around to the longest there is.
         key.len().wrapping_sub(1) < self.plain_len_max && !is_reserved(key)
     }
 
-    /// Whether keys go to the nodes as they are.
+    /// Whether keys go to the nodes unchanged.
     #[inline]
     pub(crate) const fn is_none(&self) -> bool {
         self.plain_len_max > 0
@@ -55,7 +56,7 @@ impl Prefix {
         key.insert_from_slice(0, &self.bytes);
     }
 
-    /// A caller's key, as the nodes know it.
+    /// A caller's key as the nodes know it.
     pub(crate) fn wire_key<'key>(&self, key: &'key [u8]) -> Result<Cow<'key, [u8]>, LockError> {
         if self.is_plain(key) {
             return Ok(Cow::Borrowed(key));

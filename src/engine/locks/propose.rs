@@ -1,11 +1,11 @@
-//! Fenced attempts: locks whose leases have a number above that of every lease before.
+//! Fenced attempts: locks whose leases have a number above that of every earlier lease.
 //!
 //! # Invariants
 //!
-//! - The command that takes a fenced lock is never sent twice: an unclear answer is an unknown vote,
-//!   and is released.
-//! - Only nodes whose clock agrees with the client's are asked: one clock years ahead would raise
-//!   the counter for everybody.
+//! - The client never sends the command that takes a fenced lock twice: an unclear answer is an
+//!   unknown vote, and the client releases the key.
+//! - The client asks only nodes whose clock agrees with its own: one clock years ahead would raise
+//!   the counter for all clients.
 
 use super::core::{Failed, Locks};
 use super::fences::{FenceProgress, Fencing};
@@ -22,7 +22,7 @@ use crate::time::{Instant, WallClock};
 
 use std::time::Duration;
 
-/// How long what a node said of its clock is good for.
+/// How long a node's reading of its clock is good for.
 const CLOCK_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 
 /// An hour, the greatest `max_clock_skew`.
@@ -38,8 +38,8 @@ impl Locks {
         }
     }
 
-    /// A fenced attempt begins: chooses its number. Clocks that were not looked at for long are
-    /// asked for.
+    /// A fenced attempt begins and chooses its number. The client asks for clocks that it has not
+    /// read for long.
     #[cold]
     pub(super) fn propose_fence(&mut self, slot_index: SlotIndex, now: Now) {
         let wall = self.wall_clock(now.real);
@@ -49,7 +49,8 @@ impl Locks {
         for id in self.nodes.voters() {
             let clock = self.nodes.at(id).clock();
             let is_old = clock.is_none_or(|clock| clock.read_at + CLOCK_CHECK_INTERVAL <= now.real);
-            // What looks off may have been read late, or been set since.
+            // A reading that looks off may have been read late, or the clock may have been set
+            // since.
             if is_old || !self.does_clock_agree(id) {
                 self.scratch.clear();
                 append_time(&mut self.scratch);
@@ -58,7 +59,7 @@ impl Locks {
         }
     }
 
-    /// Without a wall clock the number grows by one only, and no node's clock agrees.
+    /// Without a wall clock the number grows only by one, and no node's clock agrees.
     pub(super) fn wall_clock(&self, now: Instant) -> WallClock {
         self.wall.unwrap_or(WallClock { read_at: now, micros: 0, error: 0 })
     }
@@ -100,8 +101,8 @@ impl Locks {
         append_fenced_set(&mut self.scratch, &slot.key, &slot.token, slot.ttl_ms, number, lasts);
     }
 
-    /// A quorum granted: the attempt is won if a quorum accepted one number, else a second round
-    /// follows.
+    /// A quorum granted. The attempt is won if a quorum accepted one number; otherwise a second
+    /// round follows.
     #[cold]
     #[must_use]
     pub(super) fn decide_fence(&mut self, slot_index: SlotIndex, now: Now) -> Option<Failed> {
@@ -126,13 +127,13 @@ impl Locks {
                     self.send_raise(id, slot_index, now);
                 }
                 self.begin_round(index, now);
-                // The second round may be the one that the call does not last for.
+                // The call may end within the second round.
                 self.end_with_call(index);
-                // There may have been no room for the commands.
+                // The nodes may have had no room for the commands.
                 self.decide_fence(slot_index, now)
             }
             FenceProgress::Lost => {
-                // A grant without a fence is none: the ballot says whose it was.
+                // A grant without a fence does not count: the ballot names its nodes.
                 for id in round.granted {
                     self.ops.at_mut(index).round.withdraw(id);
                     self.ops.at_mut(index).blame(id, Cause::FenceRefused);
@@ -142,11 +143,11 @@ impl Locks {
         }
     }
 
-    /// Sends the number of the second round to a node that granted, if there is one.
+    /// Sends the number of the second round, if there is one, to a node that granted.
     pub(super) fn send_raise(&mut self, id: NodeId, slot_index: SlotIndex, now: Now) {
         let raise = self.slots.fences.of(slot_index).and_then(|fencing| fencing.raise);
         let Some(number) = raise.map(|raise| raise.number) else { return };
-        // A node that has gone since it granted is not asked.
+        // The client does not ask a node that has gone since it granted.
         if !self.nodes.voters().contains(id) {
             return;
         }
@@ -161,14 +162,14 @@ impl Locks {
         }
     }
 
-    /// A number of the slot's key was seen.
+    /// The client has seen a number of the slot's key.
     pub(super) fn see_fence(&mut self, slot_index: SlotIndex, number: u64, now: Now) {
         let wall = self.wall_clock(now.real);
         let Slots { slots, fences } = &mut self.slots;
         fences.see(slots.at(slot_index).key.as_slice(), number, wall, now.real);
     }
 
-    /// The time of a round is up: what has no answer in the second round has no accept.
+    /// The time of a round is up: a node without an answer in the second round has not accepted.
     #[cold]
     pub(super) fn give_up_raise(&mut self, slot_index: SlotIndex) {
         if let Some(fencing) = self.slots.fences.of_mut(slot_index) {
@@ -187,13 +188,13 @@ impl Locks {
         }
     }
 
-    /// The fence of a lease that is held.
+    /// The fence of a held lease.
     pub(in crate::engine) fn fence(&self, lease: LeaseId) -> Option<u64> {
         self.slots.held(lease)?;
         self.fence_of(lease.slot)
     }
 
-    /// The fence of a lease that is held, or was until now.
+    /// The fence of a lease that is held, or was held until now.
     pub(in crate::engine) fn fence_of(&self, slot_index: SlotIndex) -> Option<u64> {
         let is_fenced = self.slots.at(slot_index).is_fenced();
         if is_fenced { self.slots.fences.of(slot_index)?.fence() } else { None }

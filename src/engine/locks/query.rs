@@ -1,4 +1,4 @@
-//! Queries to the nodes: what a key holds, how a node is set up. No lock depends on one.
+//! Queries to the nodes about keys and about the nodes themselves. No lock depends on one.
 
 use super::core::Locks;
 use super::op::{OpId, OpKind, QueryAnswers, Verdict};
@@ -15,7 +15,8 @@ impl Locks {
     ///
     /// # Errors
     ///
-    /// [`LockError::Full`] if too many operations are under way, or one node is asked too much.
+    /// [`LockError::Full`] if too many operations are under way, or the query has too many commands
+    /// for one node.
     pub(in crate::engine) fn query(
         &mut self,
         query: &Query,

@@ -1,11 +1,11 @@
-//! Releases and debts: the client deletes every key that it may have written and does not hold,
-//! behind its SET, by compare-and-delete.
+//! Releases and debts: the client deletes every key that it may have written and does not hold. The
+//! compare-and-delete goes behind the SET.
 //!
 //! # Invariants
 //!
-//! - A release goes behind the SET on the same connection, or over a later connection if that one
-//!   was lost (then twice, see [`crate::node::Debt`]).
-//! - The client stops deleting a key only when the node answered, or when the key's TTL has
+//! - A release goes behind the SET on the same connection. If that connection was lost, it goes
+//!   over a later one, and then twice (see [`crate::node::Debt`]).
+//! - The client stops deleting a key only when the node has answered, or when the key's TTL has
 //!   certainly ended.
 
 use super::core::Locks;
@@ -55,14 +55,14 @@ impl Locks {
         }
     }
 
-    /// Takes a place for the report of a release that follows. [`UnlockError::Full`]: it will not be
-    /// reported.
+    /// Takes a place for the report of a release that follows. [`UnlockError::Full`]: the release
+    /// will not be reported.
     pub(in crate::engine) fn open_release(
         &mut self,
         slot_index: SlotIndex,
         now: Now,
     ) -> Result<OpId, UnlockError> {
-        // First of all, so that an extension of the engine's own gives its place back.
+        // This comes first, so that an extension of the engine's own gives its place back.
         self.cancel_extension(slot_index);
         let Some(index) = self.ops.open(OpKind::Release) else {
             self.observe(Happening::Unreported);
@@ -83,8 +83,8 @@ impl Locks {
     }
 
     /// Sends a compare-and-delete to every node that may hold the slot's key, or notes it as owed.
-    /// With an heir, the nodes that can hand the lock over are told to do that instead; returns which.
-    /// The caller frees the slot, once its waiters are told.
+    /// With an heir, the nodes that can hand the lock over get the script instead; returns those
+    /// nodes. The caller frees the slot, once it has told the slot's waiters.
     pub(in crate::engine) fn release_slot(
         &mut self,
         slot_index: SlotIndex,
@@ -101,7 +101,7 @@ impl Locks {
         let call = slot.op.filter(|_| is_attempt);
         let goes_on = call.is_some_and(|call| self.ops.at(call).goes_on());
         if rules::ends_lease(is_handed_over) {
-            // Each for itself, so that the input is a constant.
+            // One call for each, so that the input is a constant.
             if goes_on {
                 slot.step(TokenInput::Fail);
             } else {
@@ -194,7 +194,7 @@ impl Locks {
         self.release_unpaid(id, slot_index);
     }
 
-    /// A node answered a release with an error: the release is repeated later.
+    /// A node answered a release with an error: the client repeats the release later.
     fn owe_refused(&mut self, id: NodeId, slot_index: SlotIndex, again: bool, now: Now) {
         let debt = Debt { due: now.real + REFUSED_DELAY, again, ..self.debt(id, slot_index) };
         if debt.expires > now.real {
@@ -246,8 +246,8 @@ impl Locks {
         }
     }
 
-    /// Whether nothing is owed for a slot any more: its offer has become a lease, which deletes its
-    /// keys by its own release.
+    /// Whether the client owes nothing for a slot any more: its offer has become a lease, which
+    /// deletes its keys by its own release.
     fn is_debt_void(&self, slot_index: SlotIndex) -> bool {
         let slot = self.slots.at(slot_index);
         let is_lease = slot.state().is_lock();
@@ -340,7 +340,7 @@ impl Locks {
         }
     }
 
-    /// The answer to a release was read: it no longer names its slot.
+    /// The engine has read the answer to a release: it no longer names its slot.
     #[inline(never)]
     pub(in crate::engine) fn release_read(
         &mut self,
@@ -370,8 +370,9 @@ impl Locks {
                 tally.no(id);
             }
         }
-        // A SET went over a connection that died, or a holder's script is on its way: it may run after
-        // this release. Of a script the node tells then, and that is when its key is deleted.
+        // A SET went over a connection that died, or a holder's script is on its way: either may
+        // run after this release. The node would tell of a script, and the client then deletes its
+        // key.
         let is_told = slot.was_offered() && self.nodes.at(id).takes_transfers();
         if rules::may_run_behind(slot.unanswered.contains(id), is_told) {
             self.owe_again(id, slot_index, now);
@@ -395,11 +396,11 @@ impl Locks {
         match answer {
             Answer::One | Answer::Zero | Answer::Refused(Cause::WrongType) => {
                 let slot = self.slots.at_mut(slot_index);
-                // The first answer is the release's result, which may still be awaited.
+                // The first answer is the release's result, which a caller may still await.
                 if let Some(op) = slot.op {
                     let tally = &mut self.ops.at_mut(op).tally;
-                    // That the key is gone says nothing: the release may have run before its connection
-                    // ended, or the node restarted without it.
+                    // A missing key proves nothing: the release may have run before its connection
+                    // ended, or the node may have restarted without the key.
                     if answer == Answer::One && tally.open.contains(id) {
                         tally.yes(id);
                     } else {
@@ -448,7 +449,7 @@ impl Locks {
         self.note_debt(id, debt, Debts::push_again);
     }
 
-    /// Decides a release whose result is awaited, if the answers suffice.
+    /// Decides a release whose result a caller awaits, if the answers suffice.
     pub(in crate::engine) fn decide_release(&mut self, slot_index: SlotIndex) {
         let slot = self.slots.at(slot_index);
         let Some(index) = slot.op.filter(|_| slot.state() == TokenState::Released) else { return };
@@ -481,7 +482,7 @@ impl Locks {
         Some(Event::Unlock { op, result })
     }
 
-    /// How many releases, over all nodes, are owed or unanswered and may be done by `until`.
+    /// How many releases are owed or unanswered, over all nodes, that may be done by `until`.
     #[must_use]
     pub(in crate::engine) fn releases_open(&self, until: Instant) -> usize {
         self.nodes
@@ -494,15 +495,14 @@ impl Locks {
             .sum()
     }
 
-    /// How many releases are owed or unanswered at `now`, over all nodes, unreachable ones
-    /// included. Each is one key at one node; the key lives until the release is done or its TTL
-    /// ends.
+    /// How many releases are owed or unanswered at `now`, over all nodes, even unreachable ones.
+    /// Each is one key at one node; the key lives until the release is done or its TTL ends.
     #[must_use]
     pub(in crate::engine) fn releases_owed(&self, now: Instant) -> usize {
         self.nodes.iter().map(|node| owed(node, now)).sum()
     }
 
-    /// The client ends: reports the nodes that are owed releases, or whose answers it will not
+    /// The client ends: reports the nodes to which it owes releases, or whose answers it will not
     /// read.
     pub(in crate::engine) fn note_left(&mut self, now: Instant) {
         for id in self.nodes.all() {
@@ -518,7 +518,7 @@ fn owed(node: &Node, now: Instant) -> usize {
     unanswered(node) + node.debts.living(now)
 }
 
-/// How many releases were written to a node and are not answered.
+/// How many releases were written to a node and are unanswered.
 fn unanswered(node: &Node) -> usize {
     let is_release = |request| {
         matches!(request, Request::Release { .. } | Request::Debt { .. } | Request::Transfer(_))

@@ -11,7 +11,7 @@ use crate::retry::Retry;
 use crate::rules;
 use crate::time::{Instant, nanos};
 
-/// How many transfers there may be in a row, where no number is set.
+/// How many transfers there may be in a row, if the configuration sets no number.
 const TRANSFERS_IN_ROW: u8 = 16;
 
 /// A node counts as stalled when it has owed an answer for this many `node_timeout`.
@@ -35,7 +35,7 @@ pub(in crate::engine) struct Settings {
     pub(in crate::engine) direct_wake: bool,
     /// How many transfers there may be in a row; none once the client is about to end.
     pub(in crate::engine) transfers_in_row: u8,
-    /// Microseconds.
+    /// In microseconds.
     pub(in crate::engine) max_clock_skew_us: u64,
     pub(in crate::engine) fence_ttl_ms: u64,
     /// Why no lock can be fenced.
@@ -77,14 +77,14 @@ impl Settings {
         }
     }
 
-    /// What other clients of the same locks must have too.
+    /// The settings that all clients of the same locks must share.
     pub(in crate::engine) fn agreement(&self, prefix: &[u8]) -> Agreement {
         let guard = self.admission.guard == RestartGuard::On;
         Agreement::new(self.node_count, self.quorum, self.max_ttl_ms, guard, prefix)
     }
 }
 
-/// What the client calls itself.
+/// The client's name at the nodes.
 pub(in crate::engine) fn name_of(config: &Config, client: ClientId) -> ClientName {
     ClientName::of(client, &config.process, config.client_name.as_deref())
 }

@@ -2,9 +2,9 @@
 //!
 //! # Invariants
 //!
-//! - A slot is freed only when no pending answer, no debt, no operation and no lease names it, so a
-//!   late answer always finds the attempt it belongs to.
-//! - Handles carry a generation, so one to a freed slot finds nothing.
+//! - A slot is freed only when no pending answer, no debt, no operation and no lease names it. So a
+//!   late answer always finds the attempt to which it belongs.
+//! - Handles carry a generation, so a handle to a freed slot finds nothing.
 
 use super::fences::Fences;
 use super::steps::{TokenInput, TokenState};
@@ -47,14 +47,15 @@ pub(in crate::engine) struct Slot {
     pub(in crate::engine) granted: NodeMask,
     /// The nodes that may hold the key.
     pub(in crate::engine) holds: NodeMask,
-    /// The nodes whose SET has no answer. A lost connection leaves its node in: the SET may still
-    /// run.
+    /// The nodes whose SET has no answer. A lost connection does not remove its node: the SET may
+    /// still run.
     pub(in crate::engine) unanswered: NodeMask,
-    /// The nodes that lost the connection with an extension unanswered: it may still run.
+    /// The nodes that may still run a late command for the token: an extension whose connection was
+    /// lost, or the delete of an ended offer.
     pub(in crate::engine) tainted: NodeMask,
     /// When the lease began, to limit how long it is held in all.
     pub(in crate::engine) began: Instant,
-    /// The deadline; once released: when a key whose SET was answered is certainly gone.
+    /// The deadline. After the release: when a key whose SET was answered is certainly gone.
     pub(in crate::engine) ends: Instant,
     pub(in crate::engine) key: Key,
     pub(in crate::engine) token: TokenBytes,
@@ -69,10 +70,10 @@ pub(in crate::engine) struct Slot {
 
 /// The engine looks after the lease: see [`care`](crate::engine::care).
 const KEPT: u8 = 1;
-/// In the list of late votes, for the lease that the slot has when the list is read: each slot is
-/// listed once, so even unread the list stays short.
+/// In the list of late votes, for the lease that the slot has when the caller reads the list. The
+/// list holds each slot once, so even unread it stays short.
 pub(in crate::engine) const LATE_VOTE: u8 = 2;
-/// The same for the list of leases whose deadline the engine moved.
+/// In the list of leases whose deadline the engine moved, in the same way.
 pub(in crate::engine) const CHANGED: u8 = 4;
 /// The attempt, or the lease, has an entry in [`Fences`].
 const FENCED: u8 = 8;
@@ -89,7 +90,7 @@ pub(in crate::engine) struct Slots {
 }
 
 impl Slots {
-    /// Takes a slot for a token that begins as this.
+    /// Takes a slot for a token whose life begins with `input`.
     #[inline(always)]
     pub(in crate::engine) fn open(
         &mut self,
@@ -186,7 +187,7 @@ impl Slot {
         self.state
     }
 
-    /// Something happens to the token: see the [table](super::steps).
+    /// An input to the token: see the [table](super::steps).
     #[inline(always)]
     pub(in crate::engine) fn step(&mut self, input: TokenInput) {
         let next = self.state.next(input);
@@ -213,7 +214,7 @@ impl Slot {
         self.marks |= FENCED;
     }
 
-    /// Whether the token was ever offered: no other is handed over.
+    /// Whether a call ever offered the token: holders hand locks over to no other.
     pub(in crate::engine) const fn was_offered(&self) -> bool {
         self.marks & OFFERED != 0
     }
@@ -222,7 +223,7 @@ impl Slot {
         self.marks |= OFFERED;
     }
 
-    /// Marks the slot as in a list. Returns whether it is new there.
+    /// Marks the slot as listed. Returns whether it was not listed before.
     #[inline]
     pub(in crate::engine) const fn enter(&mut self, list: u8) -> bool {
         let is_new = self.marks & list == 0;

@@ -1,12 +1,12 @@
-//! The life of a token: what it is to this client, what happens to it, and the table of both.
+//! The life of a token: its states for this client, its inputs, and the table of both.
 
-/// What a token is to its client. States that are asked for together are neighbours.
+/// The state of a token for its client. States that the code tests together are neighbours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) enum TokenState {
     Free,
-    /// Offered by a call that waits: a holder may hand its lock over to it.
+    /// Offered by a waiting call: a holder may hand its lock over to it.
     Offered,
-    /// An attempt that has asked one node, and asks the others once that one grants.
+    /// An attempt that has asked one node, and asks the others once that node grants.
     Gated,
     /// An attempt whose votes are out.
     Asking,
@@ -14,24 +14,24 @@ pub(in crate::engine) enum TokenState {
     Won,
     /// A lease.
     Held,
-    /// A failed attempt, whose keys are deleted or being deleted. Its call makes another.
+    /// A failed attempt, whose keys are deleted or being deleted. Its call makes another attempt.
     Between,
     /// No longer a lock: its keys are deleted or being deleted.
     Released,
-    /// Another client may have the lock: no command that changes its keys is written any more.
+    /// Another client may have the lock: this client writes no more commands that change its keys.
     GivenAway,
 }
 
-/// What happens to a token.
+/// An event in the life of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) enum TokenInput {
-    /// An attempt draws it.
+    /// An attempt draws the token.
     Begin,
-    /// A call that waits offers it.
+    /// A waiting call offers the token.
     Offer,
-    /// A caller names it, to adopt or to unlock the lock.
+    /// A caller names the token, to adopt or to unlock the lock.
     Name,
-    /// One node is asked before the others.
+    /// The attempt asks one node before the others.
     Gate,
     /// That node has granted.
     Open,
@@ -39,13 +39,13 @@ pub(in crate::engine) enum TokenInput {
     Win,
     /// The caller takes its lease.
     Take,
-    /// There is no lease, and the call makes another attempt.
+    /// The call gets no lease, and makes another attempt.
     Fail,
     /// The call makes that attempt, or ends.
     Leave,
     Release,
     GiveAway,
-    /// No answer, debt, operation or lease names it any more.
+    /// No answer, debt, operation or lease names the token any more.
     Forget,
 }
 
@@ -72,12 +72,12 @@ impl TokenState {
         if may_come { Some(next) } else { None }
     }
 
-    /// Whether it is an attempt that is not decided.
+    /// Whether the token is an attempt that is not decided.
     pub(in crate::engine) const fn is_attempt(self) -> bool {
         matches!(self, Self::Gated | Self::Asking)
     }
 
-    /// Whether it is a lock of this client, or may become one by an attempt.
+    /// Whether the token is a lock of this client, or may become one by an attempt.
     pub(in crate::engine) const fn is_lock(self) -> bool {
         matches!(self, Self::Gated | Self::Asking | Self::Won | Self::Held)
     }

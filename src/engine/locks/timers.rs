@@ -1,10 +1,10 @@
-//! When something is due beside the rounds: calls, waits and leases in one heap, in which each timer
-//! knows its place.
+//! The times at which something is due beside the rounds: calls, waits and leases in one heap, in
+//! which each timer knows its place.
 //!
 //! # Invariants
 //!
-//! - A timer is in the heap once or not at all: setting, moving and removing it takes logarithmic
-//!   time, and what has ended leaves nothing behind.
+//! - A timer is in the heap once or not at all. Setting, moving and removing it takes logarithmic
+//!   time, and a timer that has ended leaves nothing behind.
 
 use crate::slab::{Index as _, KeepIndex, OpIndex, index_type};
 use crate::time::Instant;
@@ -14,14 +14,14 @@ index_type! {
     HeapPlace
 }
 
-/// What is due.
+/// The event that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) enum Timer {
     /// The next attempt of a call.
     Retry(OpIndex),
     /// The timer of a wait.
     Wait(OpIndex),
-    /// The end of a call, or of its wait for nodes: those without an answer are counted out.
+    /// The end of a call, or of its wait for nodes: nodes without an answer are counted out.
     Judge(OpIndex),
     /// The result of an extension that the engine began by itself.
     Extended(OpIndex),
@@ -55,7 +55,7 @@ const ARITY: usize = 4;
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Timers {
     heap: Vec<(Instant, Timer)>,
-    /// Where each timer is in the heap, by its number.
+    /// The place of each timer in the heap, by its number.
     places: Vec<Option<HeapPlace>>,
 }
 
@@ -99,7 +99,7 @@ impl Timers {
         self.note(timer, None);
         self.heap.swap_remove(place);
         if place < self.heap.len() {
-            // The entry moved here from the end may belong above or below.
+            // The entry that moved here from the end may belong above or below.
             self.sink(place);
             self.rise(place);
         }
@@ -132,7 +132,7 @@ impl Timers {
         }
     }
 
-    /// Moves what is at `place` up to where it belongs.
+    /// Moves the entry at `place` up to where it belongs.
     fn rise(&mut self, mut place: usize) {
         let Some(&entry) = self.heap.get(place) else { return };
         while place > 0 {
@@ -146,7 +146,7 @@ impl Timers {
         self.put(place, entry);
     }
 
-    /// Moves what is at `place` down to where it belongs.
+    /// Moves the entry at `place` down to where it belongs.
     fn sink(&mut self, mut place: usize) {
         let Some(&entry) = self.heap.get(place) else { return };
         loop {

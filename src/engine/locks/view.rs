@@ -45,7 +45,7 @@ impl NodeState {
     }
 }
 
-/// What the client knows of a node.
+/// The client's knowledge of a node.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct NodeHealth {
@@ -57,12 +57,12 @@ pub struct NodeHealth {
     pub cause: Cause,
     /// Whether the node votes: admitted, not stalled, and without debts that go before a vote.
     pub votes: bool,
-    /// For how long it has been in this state, as far as the connections were driven.
+    /// For how long it has been in this state, as far as the caller drove the connections.
     pub since: Duration,
-    /// How long until the client connects or greets again by itself; for a quarantine, until its
-    /// end.
+    /// How long until the client connects or greets again by itself; for a quarantine, how long
+    /// until its end.
     pub until: Option<Duration>,
-    /// The server's name and version, if it was greeted.
+    /// The server's name and version, if it has answered a greeting.
     pub server: Option<String>,
     /// `master`, or its other role.
     pub role: Option<String>,
@@ -76,7 +76,7 @@ pub struct NodeHealth {
     pub append_only: Option<bool>,
     /// Whether the connection uses RESP3.
     pub resp3: bool,
-    /// Whether INFO was denied, so that admission could check less.
+    /// Whether the node denied INFO, so that the client could check less of it.
     pub info_denied: bool,
     /// The commands for release and extension.
     pub dialect: Option<String>,
@@ -91,7 +91,7 @@ pub struct NodeHealth {
     pub unanswered: usize,
     /// How many releases the client owes the node.
     pub debts: usize,
-    /// How many owed releases were dropped because there was no room.
+    /// How many owed releases the client dropped because it had no room for them.
     pub debts_dropped: u64,
 }
 

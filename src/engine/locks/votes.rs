@@ -1,4 +1,4 @@
-//! The votes of one attempt: which nodes are asked, and what their votes decide.
+//! The votes of one attempt: which nodes it asks, and the decision that their votes give.
 //!
 //! # Invariants
 //!
@@ -16,7 +16,7 @@ use crate::round::Decision;
 use crate::slab::{OpIndex, SlotIndex};
 
 impl Locks {
-    /// Encodes the SET of an attempt, or the command that stands for it.
+    /// Encodes the SET of an attempt, or the command in its place.
     pub(in crate::engine) fn encode_set(&mut self, slot_index: SlotIndex) {
         if self.slots.at(slot_index).is_fenced() {
             self.encode_fenced_set(slot_index);
@@ -33,7 +33,7 @@ impl Locks {
         append_set(&mut self.scratch, key, &slot.token, slot.ttl_ms, options);
     }
 
-    /// Writes the encoded SET to the voters of the cohort. Returns which.
+    /// Writes the encoded SET to the voters of the cohort. Returns the nodes that it went to.
     #[inline]
     pub(super) fn write_sets(
         &mut self,
@@ -80,7 +80,7 @@ impl Locks {
         !self.slots.at(slot_index).is_fenced() || self.does_clock_agree(id)
     }
 
-    /// The node is not asked: nothing was written there.
+    /// The attempt does not ask the node: it wrote nothing there.
     pub(in crate::engine) fn fail_vote(&mut self, id: NodeId, slot_index: SlotIndex) {
         let is_off = self.nodes.voters().contains(id) && !self.may_be_asked(id, slot_index);
         let cause = if is_off { Cause::ClockOff } else { self.nodes.at(id).cause() };

@@ -1,8 +1,8 @@
-//! All nodes, and masks of what each can do and needs.
+//! All nodes, and masks of what each node can do and needs.
 //!
 //! # Invariants
 //!
-//! - Masks are written only here: where a node is asked, where its timers run, and where it is
+//! - Masks are written only here: when a node is asked, when its timers run, and when it is
 //!   [refreshed](Nodes::refresh) after anything else happened to it.
 //! - Between two calls of the engine each mask agrees with the nodes themselves.
 
@@ -24,8 +24,8 @@ use crate::rules;
 use crate::slab::SlotIndex;
 use crate::time::Instant;
 
-/// The nodes that accept a request at once and in the same form, so that one encoding is copied to
-/// each without a check: each is greeted, answers in time, and releases by `step`.
+/// The nodes that accept a request at once and in the same form, so that the engine copies one
+/// encoding to each without a check. Each is greeted, answers in time, and releases by `step`.
 #[derive(Clone, Copy, Debug)]
 struct Cohort {
     nodes: NodeMask,
@@ -39,11 +39,11 @@ impl Cohort {
 /// An answer that nearly every read holds, from a node in good standing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Everyday {
-    /// The SET was done.
+    /// The node has done the SET.
     Granted(SlotIndex),
     /// Another client holds the key.
     Denied(SlotIndex),
-    /// The key is deleted.
+    /// The node has deleted the key.
     Deleted(SlotIndex),
     /// There was no key to delete.
     NotThere(SlotIndex),
@@ -54,16 +54,16 @@ pub(super) struct Nodes {
     nodes: Vec<Node>,
     names: Arc<[Box<str>]>,
     rules: AdmissionRules,
-    /// The last state of each node that people saw, and since when it is so.
+    /// The state of each node that people last saw, and since when the node is in it.
     shown: Vec<(Shown, Instant)>,
-    /// The nodes that a SET may go to.
+    /// The nodes to which a SET may go.
     voters: NodeMask,
     cohort: Cohort,
     with_output: NodeMask,
     /// Nodes whose output wakes a waiter.
     waking: NodeMask,
     with_wish: NodeMask,
-    /// The nodes that need care in each pass; the others have nothing due before `stalls_at`, on
+    /// The nodes that need care in each pass. The others have nothing due before `stalls_at`, on
     /// the attended clock.
     restless: NodeMask,
     stalls_at: Instant,
@@ -97,7 +97,7 @@ impl Nodes {
         }
     }
 
-    /// Sets how much may wait for each node; only before the engine is used.
+    /// Sets how much may wait for each node. Call it only before the engine is used.
     #[cfg(any(test, feature = "sim"))]
     pub(super) fn limit(&mut self, room: crate::node::Room) {
         for node in &mut self.nodes {
@@ -105,7 +105,7 @@ impl Nodes {
         }
     }
 
-    // ---- looking ----
+    // ---- the views ----
 
     pub(super) const fn len(&self) -> usize {
         self.nodes.len()
@@ -129,7 +129,7 @@ impl Nodes {
         &mut self.nodes[id.index()]
     }
 
-    /// The node of a caller's id, if there is one.
+    /// The node with a caller's id, if there is one.
     pub(super) fn get(&self, id: NodeId) -> Option<&Node> {
         self.nodes.get(id.index())
     }
@@ -142,7 +142,7 @@ impl Nodes {
         self.names.get(id.index()).map_or("", |name| name)
     }
 
-    /// The nodes that a SET may go to.
+    /// The nodes to which a SET may go.
     #[inline]
     pub(super) const fn voters(&self) -> NodeMask {
         self.voters
@@ -158,15 +158,15 @@ impl Nodes {
         self.form(id).filter(|_| self.at(id).is_greeted())
     }
 
-    /// The form of a release or an extension that is used at the node.
+    /// The form of a release or an extension for the node.
     pub(super) fn form<F: Form>(&self, id: NodeId) -> Option<F> {
         let mut dialect = self.at(id).dialect;
         let form = *F::of(&mut dialect);
         form.map(|form| if self.is_closing { form.in_full() } else { form })
     }
 
-    /// From a request to its answer at the slowest node of the fastest `quorum`, as the greetings
-    /// have shown it.
+    /// The time from a request to its answer at the slowest node of the fastest `quorum`, as the
+    /// greetings have shown it.
     pub(super) fn round_trip(&self, quorum: u32) -> Duration {
         let mut trips = [Duration::MAX; NODES_MAX];
         for (trip, node) in trips.iter_mut().zip(&self.nodes) {
@@ -191,7 +191,7 @@ impl Nodes {
         if present.union(coming).count() >= quorum { coming } else { NodeMask::EMPTY }
     }
 
-    // ---- what happens to one ----
+    // ---- inputs for one node ----
 
     /// The counts of the node.
     #[cfg(feature = "metrics")]
@@ -208,7 +208,8 @@ impl Nodes {
         self.at_mut(id).handle_connected(now);
     }
 
-    /// The connection has ended. Returns the pending requests in the order written.
+    /// The connection has ended. Returns the pending requests in the order in which they were
+    /// written.
     pub(super) fn handle_lost(
         &mut self,
         id: NodeId,
@@ -257,7 +258,7 @@ impl Nodes {
         None
     }
 
-    /// The next of the everyday answers that `input` begins with, and where the rest begins.
+    /// The next everyday answer at the beginning of `input`, and where the rest begins.
     pub(super) fn read_everyday(
         &mut self,
         id: NodeId,
@@ -281,15 +282,15 @@ impl Nodes {
         Some((answer, len))
     }
 
-    /// The node sent something.
+    /// The node sent bytes.
     pub(super) fn heard(&mut self, id: NodeId, now: Now) {
         let node = self.at_mut(id);
         node.speaks();
         node.heard(now.real);
     }
 
-    /// Reads on, up to the next step worth reporting. Also returns why the node is not a master in
-    /// service, if its answer said so.
+    /// Reads on, up to the next step to report. If the node's answer says that it is not a master
+    /// in service, also returns why.
     pub(super) fn read(
         &mut self,
         id: NodeId,
@@ -301,7 +302,7 @@ impl Nodes {
         (step, node.take_no_master())
     }
 
-    /// All answers of a greeting are in. Returns whether that ends it.
+    /// All answers of a greeting have come. Returns whether that ends it.
     pub(super) fn conclude_greeting(&mut self, id: NodeId, now: Now) -> bool {
         let (before, rest) = self.nodes.split_at_mut(id.index());
         let Some((node, after)) = rest.split_first_mut() else { return false };
@@ -329,7 +330,7 @@ impl Nodes {
         }
     }
 
-    /// An error says something about the node itself.
+    /// An error tells something about the node itself.
     pub(super) fn note_refusal(&mut self, id: NodeId, cause: Cause, now: Instant) {
         let rules = self.rules;
         let node = self.at_mut(id);
@@ -349,8 +350,9 @@ impl Nodes {
         self.at_mut(id).granted_in_trouble(now);
     }
 
-    /// The node does not accept this form of a release or an extension: it is not sent again. Without
-    /// another form of the release the node is not fit for locks. Returns the form that is used now.
+    /// The node does not accept this form of a release or an extension: the client does not send it
+    /// again. Without another form of the release the node is not fit for locks. Returns the form
+    /// for now.
     pub(super) fn leave<F: Form>(&mut self, id: NodeId, form: F, now: Instant) -> Option<F> {
         let node = self.at_mut(id);
         node.dialect.leave(form);
@@ -373,13 +375,13 @@ impl Nodes {
         push(&mut node.debts, debt)
     }
 
-    /// Removes and returns the next debt that can be written now: the caller writes it, or owes it
-    /// again.
+    /// Removes and returns the next debt that can be written now. The caller writes it, or puts it
+    /// back.
     pub(super) fn next_debt(&mut self, id: NodeId, now: Instant) -> Option<Debt> {
         self.at_mut(id).next_debt(now)
     }
 
-    // ---- looking after them ----
+    // ---- care for the nodes ----
 
     /// Notes the state of a node that people see. Returns whether it has changed.
     pub(super) fn note_shown(&mut self, id: NodeId, now: Instant) -> bool {
@@ -392,8 +394,9 @@ impl Nodes {
         true
     }
 
-    /// After anything happened to a node: notes what it can do and needs now. Returns whether no
-    /// operation need wait for its vote any more: it may vote as of now, or is not on its way.
+    /// After a change of a node: notes what the node can do and needs now. Returns whether
+    /// operations need not wait for its vote any longer: it may vote from now on, or is not on its
+    /// way.
     pub(super) fn refresh(&mut self, id: NodeId) -> bool {
         let node = self.at(id);
         let (can_vote, has_output) = (node.can_vote(), node.has_output());
@@ -415,7 +418,7 @@ impl Nodes {
         !(is_on_the_way || can_vote && could_vote)
     }
 
-    /// Computes the cohort again after a change of what a node can do.
+    /// Computes the cohort again after a change in what a node can do.
     fn gather_cohort(&mut self) {
         let mut cohort = Cohort::EMPTY;
         for id in self.all() {
@@ -441,7 +444,7 @@ impl Nodes {
 
     /// Every node has had its care in this pass.
     pub(super) fn cared_for(&mut self, now: Now) {
-        // An answer to what is written from now on is overdue no sooner than that.
+        // An answer to a later request is overdue no sooner than this.
         let stalls = self.nodes.iter().map(|node| node.stalls_at(now)).min();
         self.stalls_at = stalls.unwrap_or(Instant::MAX);
     }
@@ -451,7 +454,7 @@ impl Nodes {
         self.nodes.iter().filter_map(|node| node.next_timeout(absent)).min()
     }
 
-    // ---- what they want ----
+    // ---- the wishes of nodes ----
 
     /// The next node with a wish for its socket.
     pub(super) fn poll_wish(&mut self) -> Option<(NodeId, Wish)> {
@@ -476,8 +479,8 @@ impl Nodes {
         matches!(self.get(id).map(Node::state), Some(State::Connecting { .. }))
     }
 
-    /// Whether its owner has been asked for that connection: one that opens before is the one of
-    /// an earlier attempt, which is given up.
+    /// Whether the owner has been asked for that connection. A connection that opens earlier
+    /// belongs to an attempt that the engine has given up.
     pub(super) fn awaits_connection(&self, id: NodeId) -> bool {
         self.wants_connection(id) && !self.with_wish.contains(id)
     }

@@ -1,4 +1,4 @@
-//! What is written to the nodes, and what their sockets took.
+//! The bytes that the engine writes to the nodes, and the bytes that their sockets take.
 
 use super::Nodes;
 use crate::command::{Answer, ReleaseStep};
@@ -6,7 +6,7 @@ use crate::node::{Node, Now, Pending, Request};
 use crate::quorum::{NodeId, NodeMask};
 use crate::time::Instant;
 
-/// Requests up to this long are copied as one block of constant size.
+/// A request up to this long is copied as one block of constant size.
 const BLOCK_LEN: usize = 128;
 
 impl Nodes {
@@ -16,16 +16,15 @@ impl Nodes {
         self.gather_cohort();
     }
 
-    /// The client is about to wait for what nodes are owed: those that are away get an attempt to
-    /// connect at once.
+    /// The client is about to wait for its releases at nodes that owe an answer. Nodes that are
+    /// away get an attempt to connect at once.
     pub(in crate::engine) fn reach_owed(&mut self, now: Instant) {
         for node in &mut self.nodes {
             node.reach_if_owed(now);
         }
     }
 
-    /// Subscribes to transfers at each node that carries messages, in front of what is written
-    /// next.
+    /// Subscribes to transfers at each node that carries messages, in front of the next request.
     pub(in crate::engine) fn take_transfers(&mut self, now: Now) {
         for (id, node) in NodeMask::first(self.nodes.len()).into_iter().zip(&mut self.nodes) {
             node.take_transfers(now);
@@ -41,7 +40,7 @@ impl Nodes {
         }
     }
 
-    /// The nodes where a script that hands a lock over to this client would be heard.
+    /// The nodes from which this client would hear of a script that hands a lock over to it.
     pub(in crate::engine) fn with_transfers(&self) -> NodeMask {
         let mut nodes = NodeMask::EMPTY;
         for id in self.all().into_iter().filter(|&id| self.at(id).takes_transfers()) {
@@ -73,7 +72,7 @@ impl Nodes {
         is_written
     }
 
-    /// Writes a message that wakes a waiter, for which the node has room.
+    /// Writes a message that wakes a waiter. The node must have room for it.
     pub(in crate::engine) fn wake(
         &mut self,
         id: NodeId,
@@ -94,8 +93,8 @@ impl Nodes {
         if is_any { Some(self.cohort.step) } else { None }
     }
 
-    /// Writes `bytes` to those of `nodes` that are in the cohort and have room. Returns which, and
-    /// how many. The buffer stays as it was.
+    /// Writes `bytes` to those of `nodes` that are in the cohort and have room. Returns those
+    /// nodes, and their number. The buffer stays as it was.
     pub(in crate::engine) fn write_cohort(
         &mut self,
         nodes: NodeMask,
@@ -125,8 +124,8 @@ impl Nodes {
         self.with_output
     }
 
-    /// As [`with_output`](Self::with_output), but with those whose output wakes a waiter apart, to
-    /// write to last.
+    /// As [`with_output`](Self::with_output), with a second group of the nodes whose output wakes a
+    /// waiter, to write last.
     #[inline]
     pub(in crate::engine) const fn poll_writes(&mut self) -> [NodeMask; 2] {
         let waking = std::mem::replace(&mut self.waking, NodeMask::EMPTY);
@@ -147,8 +146,8 @@ impl Nodes {
         }
     }
 
-    /// Hands the bytes that wait for the sockets of `nodes` to `write`, which returns how many the
-    /// socket took.
+    /// Hands the bytes that wait for the sockets of `nodes` to `write`, which returns how many
+    /// bytes the socket took.
     #[inline]
     pub(in crate::engine) fn drain_output(
         &mut self,
@@ -170,8 +169,8 @@ impl Nodes {
     }
 }
 
-/// Writes the first `len` bytes of `block` to those of `to` that have room. Returns which, and how
-/// many.
+/// Writes the first `len` bytes of `block` to those of `to` that have room. Returns those nodes,
+/// and their number.
 fn copy_block(
     nodes: &mut [Node],
     to: NodeMask,
@@ -193,7 +192,7 @@ fn copy_block(
     (written, count)
 }
 
-/// Writes `bytes` to those of `to` that have room. Returns which, and how many.
+/// Writes `bytes` to those of `to` that have room. Returns those nodes, and their number.
 fn copy_bytes(nodes: &mut [Node], to: NodeMask, bytes: &[u8], pending: Pending) -> (NodeMask, u16) {
     let (mut written, mut count) = (NodeMask::EMPTY, 0);
     let mut one = NodeMask::first(1);

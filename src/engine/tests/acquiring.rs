@@ -1,4 +1,4 @@
-//! Section by section: how an attempt is asked, counted and ended.
+//! Attempts, section by section: how one is asked, counted and ended.
 
 use super::*;
 
@@ -54,7 +54,8 @@ fn a_quorum_that_can_no_longer_be_reached_fails_at_once() {
     assert!(matches!(error, LockError::Taken(_)), "{error}");
     assert_eq!(vote_of(&error, 0), Vote::Granted);
     assert_eq!(vote_of(&error, 1), Vote::Denied);
-    // Where it was granted or may still be, the key is deleted behind its SET; elsewhere not.
+    // If a node granted or may still hold the key, the client deletes the key behind its SET;
+    // elsewhere it does not.
     assert_eq!(rig.waiting(0), ["DELIFEQ"]);
     assert_eq!(rig.waiting(1), Vec::<String>::new());
     assert_eq!(rig.waiting(4), ["SET", "DELIFEQ"]);

@@ -1,10 +1,10 @@
-//! Questions that people put: an answer counts for what the node was as it was read.
+//! People's questions: an answer counts for the state of the node when it was read.
 
 use super::*;
 use crate::query::{NodeAnswers, Query, Reply};
 
 impl Rig {
-    /// Asks one node what `k` holds; it has no such key.
+    /// Asks one node for the value of `k`; it has no such key.
     fn is_without_key(&mut self) -> NodeAnswers {
         self.engine.query(&Query::new().all(&[b"GET", b"k"]), self.now).unwrap();
         self.answer(0, "_\r\n");

@@ -1,5 +1,5 @@
-//! Rules whose breaking the simulation does not see, as it costs time and no lock, or hardly ever:
-//! the test that is named for each fails without it.
+//! Rules whose breaking the simulation does not see, or hardly ever: it costs time and no lock.
+//! Without a rule, the test that is named for it fails.
 
 use std::panic::catch_unwind;
 
@@ -65,25 +65,25 @@ use crate::rules::{Kind, Mutant, run_with};
 const TESTS: &[(Mutant, fn())] = &[
     // It needs a role change between the two rounds of one attempt.
     (Mutant::DistrustedAcceptCounts, an_accept_of_a_node_that_is_no_master_does_not_count),
-    // The counter refuses it: a round trip for nothing.
+    // The counter refuses it: it costs a round trip for nothing.
     (Mutant::NumberProposedTwice, a_clock_that_was_set_right_votes_at_the_next_attempt),
-    // The same.
+    // As above.
     (Mutant::OwnFenceForgotten, the_next_number_is_above_the_clients_own_last_fence),
-    // It costs no order: only whom the resource refuses later.
+    // It changes no order: it only delays when the resource refuses a client.
     (Mutant::ClockNotCompared, a_client_whose_clock_is_off_gets_no_fence),
     // It needs a restart, a slow answer and a long stop at once: one seed in thousands.
     (
         Mutant::ClockReadBeforeBytes,
         a_node_that_restarted_while_the_client_stood_still_waits_for_all_of_its_guard,
     ),
-    // Less than a second, of a server that restarted while a lock of nearly all of `max_ttl`
+    // It is less than a second, of a server that restarted while a lock of nearly all of `max_ttl`
     // went on.
     (
         Mutant::AgeBelievedTooSoon,
         an_old_node_met_for_the_first_time_is_admitted_and_a_young_one_waits,
     ),
-    // It needs a lock that a node forgot, and a grant of that node behind its own word: one seed in
-    // thousands.
+    // It needs a lock that a node forgot, and a grant of that node behind its own message: one seed
+    // in thousands.
     (
         Mutant::TroubleUnseen,
         a_grant_behind_an_answer_that_no_master_in_service_gives_is_not_believed,
@@ -95,7 +95,7 @@ const TESTS: &[(Mutant, fn())] = &[
     ),
     // Its grant would not count.
     (Mutant::VoterOfBeforeAsked, a_node_that_left_since_one_was_tried_first_is_not_written_to),
-    // The SET is denied by a key of this client that is about to go.
+    // A key of this client denies the SET, and that key is about to go.
     (Mutant::SetBeforeDebts, a_node_that_is_owed_releases_gets_no_set_before_them),
     // The attempt ends by its timeout.
     (Mutant::WithdrawnStillCounted, a_grant_that_is_taken_back_is_made_up_for_by_another),
@@ -106,8 +106,7 @@ const TESTS: &[(Mutant, fn())] = &[
         a_live_lease_owes_nothing_for_an_unanswered_set_until_it_is_released,
     ),
     (Mutant::DebtEndsTooSoon, a_debt_lives_a_ttl_from_the_late_answer_of_its_set),
-    // What it does first is to keep its slot for good; a key outlives everything in one seed of
-    // thousands.
+    // First it keeps its slot for good; a key outlives everything in one seed of thousands.
     (Mutant::NoScriptNotFollowed, an_unknown_command_steps_down_and_the_release_is_sent_again),
     // It needs a client that adopts the lease while the command is on its way.
     (Mutant::UnsettledGivenAway, a_lease_is_given_away_once_every_node_has_answered_its_extension),
@@ -116,7 +115,7 @@ const TESTS: &[(Mutant, fn())] = &[
         Mutant::StaleExtensionResent,
         a_node_that_lacks_the_script_is_extended_though_the_others_have_decided,
     ),
-    // What is owed is not paid out of a lease: it needs a delete that is on its way.
+    // Debts are not paid out of a lease: it needs a delete that is on its way.
     (Mutant::DeletedTransferCounts, where_a_connection_ended_the_token_is_deleted_and_has_no_vote),
     // It needs a client that stands still between its question and the offer, while two nodes run
     // the script.
@@ -126,9 +125,9 @@ const TESTS: &[(Mutant, fn())] = &[
     ),
     // The holder does not trust such a node either.
     (Mutant::DistrustedTransferCounts, a_node_in_quarantine_has_no_vote_when_it_hands_a_lock_over),
-    // It needs a replica that passes on what its master published.
+    // It needs a replica that passes on its master's messages.
     (Mutant::AnyNodeTransfers, a_transfer_counts_for_the_node_that_ran_it_alone),
-    // Nobody's transfers count then.
+    // No client's transfers count then.
     (Mutant::TransferNotMarked, each_node_is_named_in_what_it_tells),
     // It needs a script that runs unheard after the lock was taken over, and a connection that
     // goes on.
@@ -140,36 +139,36 @@ const TESTS: &[(Mutant, fn())] = &[
     (Mutant::RowWithoutEnd, a_lock_is_free_for_a_moment_after_so_many_transfers),
     // It costs the others time.
     (Mutant::SilentTakesOver, a_waiter_that_was_silent_for_long_is_woken),
-    // Nobody forges messages there.
+    // No client of the simulation forges messages.
     (Mutant::ForgedVoteCounts, no_message_is_a_vote_for_an_attempt),
-    // Nobody forges messages there.
+    // No client of the simulation forges messages.
     (Mutant::AnyTtlCounts, a_transfer_with_another_ttl_is_no_vote),
     // It needs two holders that know one call, and a node that tells before the call is reported.
     (Mutant::TakenUpTwice, a_vote_ends_with_the_delete),
     // A late vote moves no deadline.
     (Mutant::LateVoteUnchecked, a_late_word_of_a_node_without_a_vote_is_none),
-    // What is deleted is mostly of a call that is over.
+    // A deleted token mostly belongs to a call that is over.
     (Mutant::DeletedVoteStays, a_vote_ends_with_the_delete),
     // Each waiter finds out by a poll.
     (Mutant::LateListLost, the_list_that_comes_with_a_late_word_goes_with_the_lock),
-    // The hand-over comes to nothing, and the waiter is woken.
+    // The hand-over comes to nothing, and the holder wakes the waiter.
     (Mutant::DeletedTokenOffered, a_token_that_was_deleted_somewhere_is_not_offered_again),
-    // It needs a connection that ends before the script runs, and a script that runs behind the release.
+    // It needs a connection that ends before the script runs, and a script that runs behind the
+    // release.
     (Mutant::UntoldTakenForRun, a_release_is_repeated_where_a_script_may_run_unheard_behind_it),
     // It needs two holders that know one offer.
     (Mutant::OfferDebtEnds, what_is_owed_for_a_part_of_a_lock_is_owed_for_longer_than_its_ttl),
     // A quorum still holds the lease.
     (Mutant::DebtPaidOutOfLease, what_was_owed_for_an_offer_is_not_paid_out_of_the_lease),
-    // Each node that tells has it deleted a moment later.
+    // Each node that tells has the key deleted a moment later.
     (Mutant::OthersNotDeleted, what_is_handed_over_to_a_call_that_gave_up_is_deleted_everywhere),
     // It costs messages.
     (Mutant::TurnGivenByEachNode, what_is_handed_over_to_a_call_that_gave_up_is_deleted_everywhere),
-    // A script that runs before the client leaves is mostly heard.
+    // The client mostly hears of a script that runs before it leaves.
     (
         Mutant::HandedOverBeforeKept,
         a_client_that_reads_no_more_leaves_the_channel_and_deletes_what_came,
     ),
-    // It needs a holder that knows an offer of the call before.
     // A key that is handed over to a client that has ended stands for its TTL.
     (Mutant::EndsInChannel, a_client_that_ends_leaves_the_channel_and_deletes_what_came),
     // It costs messages.
@@ -188,13 +187,10 @@ const TESTS: &[(Mutant, fn())] = &[
     ),
     // Each waiter finds out by a poll.
     (Mutant::FailedHandOverSilent, who_is_told_by_too_few_nodes_is_woken_instead),
-    // Who has given up deletes what it is handed, and wakes the next.
+    // A waiter that has given up deletes the lock that it is handed, and wakes the next.
     (Mutant::GiveUpIgnored, a_word_of_an_earlier_call_strikes_no_later_one_off),
     // Each finds out by a poll.
     (Mutant::RingNotBroken, two_that_wait_for_each_other_try_again),
-    // Another part refuses a lease that is over.
-    // The lease is judged once more when it is handed over: the call fails in vain.
-    // Whoever has unlocked a lease does not use it any more.
     // A waiter that is woken too late passes the turn on: that costs a round trip.
     (Mutant::GiveUpNotTold, a_waiter_that_gives_up_tells_the_holder),
 ];

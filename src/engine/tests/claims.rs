@@ -1,4 +1,5 @@
-//! What a leader says beside its lock: where and when it is written, and that nothing hangs on it.
+//! A leader's claim beside its lock: where and when the client writes it, and that nothing depends
+//! on it.
 
 use super::*;
 
@@ -8,7 +9,7 @@ fn announced() -> LockOptions {
     LockOptions::new(TTL).announced()
 }
 
-/// The claims that a node has been sent and has not answered, with their TTL.
+/// The claims that the client has sent to a node without an answer, with their TTL.
 fn claims(rig: &mut Rig, index: usize) -> Vec<(String, String)> {
     rig.collect();
     let is_claim = |words: &&Vec<String>| words[0] == "SET" && words[1] == CLAIM;
@@ -39,7 +40,7 @@ fn a_claim_goes_to_each_node_that_has_said_that_it_holds_the_token_and_to_no_oth
     assert_eq!(claims(&mut rig, 2).len(), 1, "a late vote");
     let first = claims(&mut rig, 0);
     rig.answer_all(0..3, "+OK\r\n");
-    // With each extension again, where the node still has the token.
+    // The client writes it again with each extension, where the node still has the token.
     rig.advance(TTL / 3);
     assert!((0..3).all(|index| claims(&mut rig, index).is_empty()), "not before it is known");
     rig.answer_all(0..2, "+OK\r\n");

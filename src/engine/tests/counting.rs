@@ -1,4 +1,4 @@
-//! What is counted: each attempt, vote and release once, where it ends.
+//! The counts: each attempt, vote and release once, where it ends.
 
 use super::transfers::{self, offering, told};
 use super::waking::{self, OTHER, WAKE, listening, message};
@@ -71,7 +71,7 @@ fn votes_are_counted_by_node_and_cause_however_late_they_come() {
     rig.answer_all(0..2, "+OK\r\n");
     rig.locked();
     assert_eq!(count(&rig), ["0 granted 1", "1 granted 1"]);
-    // Behind the hand-over.
+    // This vote comes behind the hand-over.
     rig.answer(2, "+OK\r\n");
     assert_eq!(count(&rig), ["0 granted 1", "1 granted 1", "2 granted 1"]);
 
@@ -159,7 +159,7 @@ fn every_call_is_counted_once_by_how_it_ended_with_all_its_waiting() {
     rig.locked();
     let read = waited(&rig, "won");
     assert!(read.len() == 1 && read[0].abs_diff(201) <= 14, "{read:?}");
-    // The next call in that place is not taken for a long one.
+    // The next call in that place does not count as a long one.
     let lease = rig.lease("won at once");
     assert_eq!(waited(&rig, "won").len(), 2);
 
@@ -230,7 +230,8 @@ fn releases_extensions_losses_and_debts_are_counted() {
     assert_eq!(rig.counted("redbolt_debts_total"), ["2  1"]);
 }
 
-/// A gauge of today cannot stand for one of yesterday: no series has a key, a token or an error text.
+/// A gauge of today cannot stand for one of yesterday: no series has a key, a token or an error
+/// text.
 #[test]
 fn no_series_names_a_key_or_a_token() {
     let mut rig = Rig::new(3);

@@ -1,4 +1,4 @@
-//! Extensions: genuine ones only, a deadline that never lies.
+//! Extensions: only genuine ones count, and the deadline is always true.
 
 use super::*;
 
@@ -112,7 +112,7 @@ fn a_node_that_lost_an_unanswered_extension_counts_in_no_later_one() {
     rig.connect(2);
     rig.engine.extend(lease, TTL, rig.now).unwrap();
     assert_eq!(rig.waiting(2), Vec::<String>::new());
-    // Its key is deleted with the others all the same.
+    // The client still deletes its key with the others.
     rig.engine.release(lease, rig.now);
     assert_eq!(rig.waiting(2), ["DELIFEQ"]);
 }
@@ -204,7 +204,7 @@ pub(super) fn a_node_that_lacks_the_script_is_extended_though_the_others_have_de
     assert_eq!(rig.waiting(2), ["EVALSHA"]);
     rig.answer(2, "-NOSCRIPT No matching script.\r\n");
     assert_eq!(rig.waiting(2), ["EVAL"]);
-    // But not once the lease is released.
+    // The node gets no EVAL once the lease is released.
     rig.engine.extend(lease, TTL, rig.now).unwrap();
     rig.engine.release(lease, rig.now);
     rig.answer(2, ":1\r\n");
@@ -245,7 +245,7 @@ fn a_lease_that_late_answers_end_has_no_time_left_and_is_told_of() {
     rig.advance(60 * MS);
     assert!(matches!(extended(&mut rig), Some(Err(ExtendError::NoQuorum(_)))));
     while rig.engine.poll_change().is_some() {}
-    // Two more are without the key: others may hold it now.
+    // Two more nodes are without the key: other clients may hold it now.
     rig.answer_all([2, 3], "_\r\n");
     assert!(rig.engine.is_lost(lease) && rig.engine.remaining_at(lease, rig.now).is_zero());
     assert_eq!(rig.engine.poll_change(), Some(lease), "nobody is told");
@@ -270,8 +270,8 @@ fn a_full_memory_does_not_take_the_extension_away_where_scripts_are_not_allowed(
     assert!(matches!(extended(&mut rig), Some(Ok(()))));
 }
 
-/// By then another client may have had the lock: the third node runs the SET of the lease late, when that
-/// client has let go, and then the extension.
+/// By then another client may have had the lock. The third node runs the SET of the lease late,
+/// when that client has let go, and then the extension.
 #[test]
 fn an_extension_that_a_quorum_confirms_behind_the_old_deadline_is_a_loss() {
     for is_kept in [false, true] {

@@ -1,4 +1,5 @@
-//! Fenced locks: what is asked, what counts as a fence, and what does not.
+//! Fenced locks: the questions to the nodes, the numbers that count as a fence, and those that do
+//! not.
 
 use super::*;
 use crate::quorum::NodeMask;
@@ -87,7 +88,7 @@ fn where_the_number_is_refused_a_second_round_is_above_every_counter() {
     assert_eq!(rig.engine.fence(lease), Some(WALL + 8));
 }
 
-/// Its own counter would refuse it: a round trip for nothing.
+/// Its own counter would refuse the number: a round trip for nothing.
 #[test]
 pub(super) fn the_next_number_is_above_the_clients_own_last_fence() {
     let mut rig = rig_with(&[0; 3]);
@@ -119,13 +120,13 @@ fn accepts_of_two_numbers_make_no_fence() {
     begin(&mut rig);
     rig.answer(0, ":1\r\n");
     rig.answer(1, &format!("$16\r\n{}\r\n", WALL + 1));
-    // One accept of the first number, one of the second; then the holder was too slow.
+    // One accept of the first number, and one of the second. Then the holder was too slow.
     rig.answer(0, &format!("$16\r\n{}\r\n", WALL + 9));
     rig.answer(1, ":1\r\n");
     rig.answer(2, ":0\r\n");
     let error = rig.refused();
     assert!(matches!(error, LockError::NoQuorum(_)), "{error}");
-    // All that may be written is released.
+    // The client releases every key that may be written.
     rig.collect();
     assert!(rig.inbox[..2].iter().all(|inbox| inbox.iter().any(|it| it[0] == "DELIFEQ")));
 }
@@ -152,7 +153,7 @@ fn a_second_round_without_answers_ends_with_its_time() {
     assert!(error.to_string().contains("did not accept the fence"), "{error}");
 }
 
-/// One round is over before this call is, two are not.
+/// The call outlasts one round, but not two.
 #[test]
 fn a_call_ends_by_its_own_time_also_in_its_second_round() {
     let mut rig = rig_of(&[0; 3], |config| config.connect_timeout(50 * MS));
@@ -221,7 +222,7 @@ fn clocks_are_asked_for_again_once_a_minute() {
     rig.advance(Duration::from_secs(61));
     rig.acquire_with("k", LockOptions::new(TTL).fenced());
     assert_eq!(rig.waiting(0), ["TIME", "EVAL"]);
-    // By the answer this node's clock was set back by an hour.
+    // Before the answer this node's clock was set back by an hour.
     rig.answer(0, "*2\r\n$10\r\n1794996461\r\n$1\r\n0\r\n");
     rig.answer_all(1..3, "*2\r\n$10\r\n1795000061\r\n$1\r\n0\r\n");
     rig.answer_all(0..3, ":1\r\n");
@@ -287,8 +288,8 @@ fn without_the_restart_guard_there_are_no_fences() {
     assert_eq!(error.to_string(), "no lock can be fenced: the restart guard is off");
 }
 
-/// A node that says between its grant and its accept, or before both, that it is no master may forget the
-/// number.
+/// A node says between its grant and its accept, or before both, that it is no master. It may then
+/// forget the number.
 #[test]
 pub(super) fn an_accept_of_a_node_that_is_no_master_does_not_count() {
     const READONLY: &str = "-READONLY You can't write against a read only replica.\r\n";
@@ -320,7 +321,7 @@ pub(super) fn an_accept_of_a_node_that_is_no_master_does_not_count() {
     }
 }
 
-/// A node that granted may have lost the key when the second round asks for it.
+/// A node that granted may have lost the key when the second round asks it.
 #[test]
 pub(super) fn a_grant_that_is_taken_back_is_made_up_for_by_another() {
     let mut round = Round::default();

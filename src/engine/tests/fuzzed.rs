@@ -1,9 +1,9 @@
-//! What fuzzing the engine has found (`fuzz/`, target `engine_ops`) and no other test had.
+//! The finds of fuzzing the engine (`fuzz/`, target `engine_ops`) that no other test had.
 
 use super::*;
 use crate::retry::Retry;
 
-/// A SET that was answered after its release was sent has its TTL before it from then on.
+/// A node answers a SET after its release was sent: its TTL begins only then.
 #[test]
 fn a_debt_for_a_set_that_ran_late_is_not_given_up_early() {
     let mut rig = Rig::new(1);
@@ -30,7 +30,7 @@ fn retries_without_a_delay_end() {
     assert!(matches!(rig.refused(), LockError::NoQuorum(_)));
 }
 
-/// Waits of any length are waits.
+/// A wait may have any length.
 #[test]
 fn a_retry_after_for_ever_is_no_overflow() {
     let mut rig = Rig::unconnected(1, |config| config);
@@ -41,7 +41,8 @@ fn a_retry_after_for_ever_is_no_overflow() {
     assert!(rig.lock_result().is_none_or(|result| result.is_err()));
 }
 
-/// A connection that opens when the engine has given it up, and wants another, is not the other.
+/// A connection opens after the engine has given it up and wants another: the engine does not take
+/// it for the other.
 #[test]
 fn a_connection_that_opens_after_its_attempt_is_given_up_is_not_taken_for_the_next() {
     let mut rig = Rig::unconnected(1, |config| config);

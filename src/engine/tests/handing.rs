@@ -1,5 +1,5 @@
-//! The bounds of what is handed over, and what is left when that goes wrong: each test plays the nodes,
-//! and the other clients.
+//! The bounds of a hand-over, and the remains when it goes wrong: each test plays the nodes, and
+//! the other clients.
 
 use super::transfers::{
     announce_with, given_up, handed_over, offered, offering, rig, settle, token_bytes, told,
@@ -9,7 +9,8 @@ use super::untimely::subscribed_again;
 use super::waking::{OTHERS_CHANNEL, WAKE, published};
 use super::*;
 
-/// The first command of a release, where `OTHER` waits: it was last heard of so long ago, and offers this TTL.
+/// The first command of a release for which `OTHER` waits. The holder last heard of `OTHER` this
+/// long ago; `OTHER` offers this TTL.
 fn released_for(age_ms: u16, ttl_ms: u32) -> String {
     let mut rig = rig(3);
     let lease = rig.lease("a");
@@ -33,7 +34,7 @@ pub(super) fn a_waiter_that_was_silent_for_a_quarter_of_its_ttl_is_woken() {
     assert_eq!(released_for(251, 1_000), "DELIFEQ");
 }
 
-/// Forged, or written by a holder that shortens it: the deadline counts with the TTL that was offered.
+/// Forged, or written by a holder that shortens it: the deadline counts with the offered TTL.
 #[test]
 pub(super) fn a_transfer_with_another_ttl_is_no_vote() {
     let mut rig = rig(3);
@@ -82,7 +83,7 @@ pub(super) fn the_waiters_behind_a_lock_that_was_handed_over_in_vain_get_their_t
     assert_eq!(published(&mut rig, node.expect("a wake")), (OTHERS_CHANNEL.to_owned(), WAKE));
 }
 
-/// Another holder that knows the offer may hand over by it, unheard, while the node is away.
+/// Another holder that knows the offer may hand over to it, unheard, while the node is away.
 #[test]
 pub(super) fn what_is_owed_for_a_part_of_a_lock_is_owed_for_longer_than_its_ttl() {
     let mut rig = rig(3);
@@ -97,7 +98,7 @@ pub(super) fn what_is_owed_for_a_part_of_a_lock_is_owed_for_longer_than_its_ttl(
     assert!(rig.waiting(0).contains(&"DELIFEQ".into()), "{:?}", rig.waiting(0));
 }
 
-/// What was told may be unread.
+/// The client may not have read the nodes' messages.
 #[test]
 pub(super) fn a_client_that_ends_leaves_the_channel_and_deletes_what_came() {
     let mut rig = rig(3);
@@ -121,7 +122,8 @@ pub(super) fn a_delete_is_owed_where_the_connection_ends_before_the_script_is_an
     assert_eq!(rig.waiting(1).last().map(String::as_str), Some("DELIFEQ"));
 }
 
-/// The script of the last holder may run at a node that has not told of it, and cannot any more.
+/// The script of the last holder may run at a node that has not told of it, and cannot tell any
+/// more.
 #[test]
 pub(super) fn a_release_is_repeated_where_a_script_may_run_unheard_behind_it() {
     let (mut rig, lease, _) = handed_over();

@@ -1,5 +1,5 @@
-//! Leases that the engine keeps alive: extended in time, by all rules of a caller's extension, and
-//! told when they are lost.
+//! Leases that the engine keeps alive: it extends them in time, by all rules of a caller's
+//! extension, and reports their loss.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn kept() -> LockOptions {
     LockOptions::new(TTL).keep_alive()
 }
 
-/// A lease that every node granted and the engine keeps.
+/// A lease that every node granted and the engine keeps alive.
 fn kept_lease(rig: &mut Rig, acquire: LockOptions) -> LeaseId {
     rig.acquire_with("a", acquire);
     rig.answer_all(0..rig.inbox.len(), "+OK\r\n");
@@ -18,7 +18,7 @@ fn third() -> Duration {
     TTL / 3
 }
 
-/// What the engine has to say: the loss of the lease and nothing else.
+/// The engine's reports: the loss of the lease and nothing else.
 fn loss(rig: &mut Rig) -> Option<LostCause> {
     let event = rig.engine.poll_event(rig.now)?;
     let Event::Lost { cause, .. } = event else { panic!("not a loss: {event:?}") };
@@ -129,7 +129,7 @@ fn a_missed_quorum_is_tried_again_within_the_validity_a_node_timeout_apart() {
     assert_eq!(rig.waiting(0), ["SET"]);
 }
 
-/// Every node is frozen: nothing is answered at all.
+/// Every node is frozen, and answers nothing at all.
 #[test]
 fn the_loss_is_told_at_the_deadline_though_every_node_is_silent() {
     let mut rig = Rig::new(3);
@@ -176,7 +176,7 @@ fn the_loss_is_told_at_once_when_no_quorum_can_hold_the_key() {
     assert_eq!(rig.waiting(0), Vec::<String>::new());
 }
 
-/// The extension was decided by its time, and the answers that say that the key is gone come later.
+/// The time of the extension decided it, and the answers that report the missing key come later.
 #[test]
 fn late_answers_tell_the_loss_as_well() {
     let mut rig = Rig::new(3);
@@ -202,7 +202,7 @@ fn an_extension_that_wins_after_the_deadline_does_not_revive_a_kept_lease() {
     rig.pass();
     assert!(rig.engine.is_extending(lease));
     rig.now = deadline + MS;
-    // The answers are read before time is looked at.
+    // The engine reads the answers before it looks at the time.
     rig.answer_all(0..3, "+OK\r\n");
     rig.pass();
     assert_eq!(loss(&mut rig), Some(LostCause::Expired));

@@ -1,9 +1,9 @@
-//! What one call may have of its own: its way of waiting.
+//! The settings that one call may choose: its way of waiting.
 
 use super::*;
 use crate::retry::Retry;
 
-/// It tries again by its own delay, and asks nobody who holds the key.
+/// The call tries again by its own delay, and asks no node for the holder.
 #[test]
 fn a_call_may_do_without_being_woken() {
     for is_woken in [true, false] {

@@ -42,7 +42,7 @@ use crate::time::Instant;
 struct Rig {
     engine: Engine,
     now: Instant,
-    /// What each node received and has not answered, as words.
+    /// The requests, as words, that each node has received and not answered.
     inbox: Vec<Vec<Vec<String>>>,
 }
 
@@ -80,7 +80,7 @@ impl Rig {
         rig
     }
 
-    /// Connects a node and answers its greeting: a Valkey 9.1 with a run id of its own.
+    /// Connects a node and answers its greeting: a Valkey 9.1 with its own run id.
     fn connect(&mut self, index: usize) {
         self.greet(index, HELLO, &format!("run_id:{index}\r\nuptime_in_seconds:9999\r\n"));
     }
@@ -134,7 +134,7 @@ impl Rig {
         self.engine.handle_lost(node(index), Cause::Closed, self.now);
     }
 
-    /// Takes what the engine wants to send.
+    /// Takes the bytes that the engine wants to send.
     fn collect(&mut self) {
         for (index, inbox) in self.inbox.iter_mut().enumerate() {
             let output = self.engine.output(node(index)).to_vec();
@@ -143,7 +143,7 @@ impl Rig {
         }
     }
 
-    /// Nothing that was sent so far is answered.
+    /// The nodes answer none of the requests so far.
     fn clear(&mut self) {
         self.collect();
         self.inbox.iter_mut().for_each(Vec::clear);

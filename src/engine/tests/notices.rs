@@ -1,4 +1,4 @@
-//! Notices of nodes: each fault once, until the node is well again.
+//! Notices about nodes: each fault once, until the node is well again.
 
 use super::*;
 use crate::config::Admission;
@@ -8,7 +8,7 @@ fn told(rig: &mut Rig) -> Vec<String> {
     std::iter::from_fn(|| rig.engine.poll_notice()).map(|notice| notice.to_string()).collect()
 }
 
-/// One lock, which the first node answers as given and the others grant.
+/// One lock, to which the first node gives this answer while the others grant.
 fn lock(rig: &mut Rig, key: &str, first: &str) {
     rig.acquire(key);
     rig.answer(0, first);
@@ -45,7 +45,7 @@ fn a_node_is_well_again_once_it_grants_and_has_refused_nothing_for_a_while() {
     let mut rig = Rig::new(3);
     lock(&mut rig, "a", FULL);
     assert_eq!(told(&mut rig).len(), 1);
-    // At the limit of its memory it refuses and grants in turn.
+    // At the limit of its memory the node refuses and grants in turn.
     for turn in 0..20 {
         rig.advance(500 * MS);
         lock(&mut rig, &turn.to_string(), if turn % 2 == 0 { "+OK\r\n" } else { FULL });
@@ -112,7 +112,7 @@ fn a_fault_of_tls_is_told_once_however_often_the_node_is_tried() {
     assert_eq!(told(&mut rig), ["n:1: votes again"]);
 }
 
-/// Some TLS servers say what they want in an alert, which is no RESP.
+/// Some TLS servers ask for TLS by an alert, which is not RESP.
 #[test]
 fn an_alert_for_an_answer_to_the_greeting_says_that_the_port_is_one_of_tls() {
     let alert = "\u{15}\u{3}\u{1}\0\u{2}\u{2}F";
@@ -122,7 +122,7 @@ fn an_alert_for_an_answer_to_the_greeting_says_that_the_port_is_one_of_tls() {
     rig.receive(0, alert);
     assert_eq!(rig.engine.nodes(rig.now)[0].cause, Cause::TlsWanted);
     rig.connect(0);
-    // Later it is as odd as any other bytes.
+    // Later an alert is as odd as any other bytes.
     rig.receive(0, alert);
     assert_eq!(rig.engine.nodes(rig.now)[0].cause, Cause::Protocol);
 }

@@ -1,5 +1,5 @@
-//! A client deletes a token only while it knows what the token is, and never after it gave the token
-//! away.
+//! A client deletes a token only while it knows what the token is, and never after it gave the
+//! token away.
 
 use super::transfers::{
     announce_from, answer_to, given_up, handed_over, offered, offering, rig, settle, token_bytes,
@@ -10,7 +10,7 @@ use super::waking::{OTHER, WAKE, message, own_waiter, waiting};
 use super::*;
 use crate::error::DetachError;
 
-/// The nodes that were sent a command which deletes a key.
+/// The nodes to which the client sent a command that deletes a key.
 fn deletes(rig: &mut Rig) -> Vec<usize> {
     let nodes = 0..rig.inbox.len();
     nodes.filter(|&index| rig.waiting(index).contains(&"DELIFEQ".into())).collect()
@@ -23,7 +23,7 @@ fn refused_by(rig: &mut Rig, lease: LeaseId) -> String {
     }
 }
 
-/// However many leases were given away since: no memory is needed to leave a token alone.
+/// The number of leases given away since does not matter: leaving a token alone needs no memory.
 #[test]
 fn a_late_word_deletes_no_lease_that_was_given_away() {
     for others in [0, 2_000] {
@@ -39,7 +39,7 @@ fn a_late_word_deletes_no_lease_that_was_given_away() {
     }
 }
 
-/// A snapshot of a machine that is resumed twice: both clients have one id, and each draws fresh
+/// The snapshot of a machine that is resumed twice: both clients have one id, and each draws fresh
 /// randomness. The nodes tell both.
 #[test]
 fn a_client_leaves_alone_what_another_with_its_id_was_handed() {
@@ -61,8 +61,8 @@ fn a_client_leaves_alone_what_another_with_its_id_was_handed() {
     assert!(deletes(&mut two).is_empty(), "the other holds it");
 }
 
-/// A node that stood still runs the script of a holder long after the call has given up. `max_ttl` is
-/// 30 s: no node has the token that a script compares with for longer.
+/// A node that stood still runs the script of a holder long after the call has given up. `max_ttl`
+/// is 30 s: no node has the token with which a script compares for longer.
 #[test]
 pub(super) fn an_offer_that_is_over_is_deleted_for_as_long_as_a_script_for_it_may_run() {
     for (seconds, deleted) in [(31, vec![0, 1, 2]), (32, vec![])] {
@@ -76,7 +76,7 @@ pub(super) fn an_offer_that_is_over_is_deleted_for_as_long_as_a_script_for_it_ma
     }
 }
 
-/// What is forgotten is left alone.
+/// The client leaves a forgotten token alone.
 #[test]
 fn the_memory_of_offers_is_bounded() {
     let mut rig = rig(3);
@@ -95,7 +95,7 @@ fn the_memory_of_offers_is_bounded() {
     assert!(deletes(&mut rig).is_empty());
 }
 
-/// The node would run the delete behind what the client that adopts the lock has sent.
+/// The node would run the delete behind the commands of the client that adopts the lock.
 #[test]
 pub(super) fn a_lease_is_not_given_away_while_a_delete_of_it_is_unanswered() {
     let mut rig = rig(3);
@@ -108,7 +108,7 @@ pub(super) fn a_lease_is_not_given_away_while_a_delete_of_it_is_unanswered() {
     let lease = rig.locked();
     assert_eq!(refused_by(&mut rig, lease), "n:2");
     assert!(rig.engine.deadline(lease).is_some(), "it stays with its holder");
-    // The delete over the connection that was lost may run at any time.
+    // The delete over the lost connection may run at any time.
     subscribed_again(&mut rig, 1);
     rig.answer(1, ":0\r\n");
     assert_eq!(refused_by(&mut rig, lease), "n:2");
@@ -153,7 +153,7 @@ fn a_lease_is_not_given_away_where_an_extension_may_run_over_a_lost_connection()
     assert_eq!(refused_by(&mut rig, lease), "n:3");
 }
 
-/// The SET of the attempt that is unanswered says nothing: it changes no key that is there.
+/// The unanswered SET of the attempt does not matter: it changes no key that is there.
 #[test]
 fn a_lease_is_given_away_though_a_node_has_not_answered_its_set() {
     let mut rig = Rig::new(3);
@@ -169,7 +169,8 @@ fn a_lease_is_given_away_though_a_node_has_not_answered_its_set() {
     assert!(matches!(rig.engine.detach(lease), Err(DetachError::NotOurs)));
 }
 
-/// Adopted while its last extension is under way: only answers to the adoption's own commands count.
+/// A client adopts the lease while its last extension is under way: only answers to the adoption's
+/// own commands count.
 #[test]
 fn an_adoption_counts_no_answer_to_an_older_extension() {
     let mut rig = Rig::new(3);
@@ -184,8 +185,9 @@ fn an_adoption_counts_no_answer_to_an_older_extension() {
     assert!(matches!(rig.engine.poll_event(rig.now), Some(Event::Adopt { result: Ok(_), .. })));
 }
 
-/// The client that drew the token has given its lock away: told of a call, it can only wake that call.
-/// Afterwards the call costs its safety polls, and has the lock within one of them once the key is gone.
+/// The client that drew the token has given its lock away. When it hears of a call, it can only
+/// wake that call. Afterwards the call makes its safety polls, and has the lock within one of them
+/// once the key is gone.
 #[test]
 fn a_call_behind_a_lease_that_was_given_away_polls_and_has_it_soon_after_its_end() {
     for takes_over in [true, false] {
@@ -236,7 +238,7 @@ fn a_call_behind_a_lease_that_was_given_away_polls_and_has_it_soon_after_its_end
     }
 }
 
-/// Each hears of the other, as both wait for a token of their own client: they are no ring.
+/// Each hears of the other, because both wait for a token of their own client: they are not a ring.
 #[test]
 fn two_calls_of_the_client_that_gave_a_lease_away_poll() {
     let mut rig = rig(3);

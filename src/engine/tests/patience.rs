@@ -1,4 +1,4 @@
-//! How a call that waits ends, where it gets nothing: by its own deadline, and with what is true.
+//! How a waiting call ends that gets no lock: by its own deadline, and with a true error.
 
 use super::waking::{
     ALIEN, ANNOUNCE, OTHER, THIRD, WAKE, answer_each, denied, introduced, listening, message,
@@ -7,8 +7,7 @@ use super::waking::{
 use super::*;
 use crate::retry::Retry;
 
-/// All nodes answer what they were asked: the key is held, for long, by a client that receives
-/// messages.
+/// All nodes answer the engine's questions: a client that receives messages holds the key for long.
 fn serve(rig: &mut Rig, holder: &str) {
     rig.collect();
     for index in 0..rig.inbox.len() {
@@ -27,7 +26,7 @@ fn serve(rig: &mut Rig, holder: &str) {
     }
 }
 
-/// How the call ends, which waits for five seconds from `begun` on.
+/// The end of a call that waits for five seconds from `begun` on.
 fn end_of(rig: &mut Rig, begun: Instant, holder: &str) -> LockError {
     while begun.until(rig.now) < 7_000 * MS {
         serve(rig, holder);
@@ -128,7 +127,7 @@ fn a_call_that_queued_and_asked_nobody_says_so_and_nothing_of_an_earlier_one() {
     for index in 0..3 {
         assert_eq!(vote_of(&error, index), Vote::Failed(Cause::Queued));
     }
-    // The same if the caller did not drive until it was over.
+    // The same happens if the caller did not drive until the call was over.
     let mut rig = self::rig(3);
     queued_behind(&mut rig);
     rig.now = rig.now + 6_000 * MS;
@@ -148,11 +147,11 @@ pub(super) fn a_node_that_left_since_one_was_tried_first_is_not_written_to() {
     assert_eq!(rig.waiting(other), ["SET"]);
     assert_eq!(rig.waiting(gone), Vec::<String>::new());
     rig.answer(other, "-ERR no\r\n");
-    // With no vote open the attempt is over, and waits for no node.
+    // With no open vote the attempt is over, and waits for no node.
     assert_eq!(rig.waiting(gate), ["DELIFEQ"]);
 }
 
-/// What an ended client left behind: another token at each node, and no client that receives
+/// The remains of an ended client: another token at each node, and no client that receives
 /// messages.
 #[test]
 fn nodes_that_hold_different_locks_are_not_asked_in_turn_at_the_speed_of_the_network() {
@@ -162,7 +161,7 @@ fn nodes_that_hold_different_locks_are_not_asked_in_turn_at_the_speed_of_the_net
     let holders = [OTHER, THIRD, "12345678"].map(token_of);
     let mut answered = 0;
     while begun.until(rig.now) < 1_000 * MS {
-        // Answers come at once, and so does what follows from them.
+        // Answers come at once, and so do the requests that follow from them.
         while let Some(index) = busy(&mut rig) {
             let answer = match rig.inbox[index][0][0].as_str() {
                 "SET" => "_\r\n".to_owned(),
@@ -179,7 +178,7 @@ fn nodes_that_hold_different_locks_are_not_asked_in_turn_at_the_speed_of_the_net
     }
 }
 
-/// A node that has something to answer.
+/// A node that has a request to answer.
 fn busy(rig: &mut Rig) -> Option<usize> {
     rig.collect();
     rig.inbox.iter().position(|inbox| !inbox.is_empty())

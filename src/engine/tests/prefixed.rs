@@ -56,7 +56,7 @@ fn key_and_prefix_together_have_4096_bytes_at_most() {
     assert!(engine.unlock_token(b"", b"t", now).is_err());
 }
 
-/// Short keys are kept in place, long ones elsewhere: a prefix may make the one the other.
+/// Short keys are kept in place, long ones elsewhere: a prefix may make a short key long.
 #[test]
 fn keys_of_every_length_come_back_as_they_went_in() {
     let mut rig = prefixed("prefix:");

@@ -1,4 +1,4 @@
-//! What a connection asks a node for once, and the node refuses.
+//! Requests that a client makes once per connection, and that the node refuses.
 
 use super::transfers::{answer_to, channel, messages, rig, waited_for};
 use super::waking::waiting;
@@ -8,7 +8,8 @@ use super::*;
 const BUSY: &str = "-BUSY Redis is busy running a script.\r\n";
 const DENIED: &str = "-NOPERM No permissions to access a channel\r\n";
 
-/// The first node refuses every subscription. Returns when it is asked for one, in seconds.
+/// The first node refuses every subscription. Returns the seconds at which the client asks it for
+/// one.
 fn asked_after(rig: &mut Rig, channel: &str, error: &str) -> Vec<u64> {
     let begin = rig.now;
     let mut asked = Vec::new();
@@ -32,7 +33,7 @@ fn asked_after(rig: &mut Rig, channel: &str, error: &str) -> Vec<u64> {
     asked
 }
 
-/// Else nobody could tell this client of a lock that it holds or waits for.
+/// Otherwise no client could tell this one about a lock that it holds or waits for.
 #[test]
 fn a_refused_subscription_is_asked_for_again_each_second() {
     for (error, asked) in [(BUSY, vec![0, 1, 2, 3]), (DENIED, vec![0])] {
@@ -54,7 +55,7 @@ fn a_refused_subscription_to_transfers_is_asked_for_again_each_second() {
         rig.refused();
         assert_eq!(asked_after(&mut rig, &name, error), asked, "{error}");
         assert!(!rig.engine.locks.nodes.at(node(0)).takes_transfers());
-        // Nor does the next call ask for what the user may not have.
+        // The next call does not ask either for a right that the user lacks.
         if error == DENIED {
             rig.acquire_with("a", waiting());
             assert!(asked_after(&mut rig, &name, error).is_empty());

@@ -1,4 +1,4 @@
-//! Releases, and the debts they become.
+//! Releases, and the debts that they become.
 
 use super::*;
 use crate::error::UnlockError;
@@ -41,7 +41,7 @@ fn silence_leaves_a_release_unknown() {
     assert_eq!(unlocked(&mut rig), Some(Ok(Unlocked::Unknown)));
 }
 
-/// The release may have run before its connection ended, or the node restarted empty.
+/// The release may have run before its connection ended, or the node may have restarted empty.
 #[test]
 fn a_key_that_is_gone_behind_a_lost_connection_does_not_say_that_the_lock_was_over() {
     let mut rig = Rig::new(3);
@@ -92,7 +92,7 @@ fn a_lost_connection_makes_releases_debts_that_are_paid_before_any_set() {
     rig.acquire("c");
     assert_eq!(rig.waiting(2), ["DELIFEQ", "SET"]);
     rig.answer(2, ":1\r\n");
-    // Its SET had been answered, so once is enough.
+    // The node had answered its SET, so once is enough.
     rig.answer(2, "+OK\r\n");
     rig.advance(100 * MS);
     assert_eq!(rig.waiting(2), ["DELIFEQ"], "only the release of the failed attempt");
@@ -158,7 +158,7 @@ fn a_debt_outlives_two_losses_in_a_row() {
         rig.connect(2);
         assert_eq!(rig.waiting(2), ["DELIFEQ"]);
     }
-    // Far beyond the TTL: the SET may still stand in the server's buffer.
+    // This is far beyond the TTL: the SET may still stand in the server's buffer.
     rig.lose(2);
     rig.advance(Duration::from_secs(60));
     rig.connect(2);
@@ -184,7 +184,7 @@ pub(super) fn a_debt_lives_a_ttl_from_the_late_answer_of_its_set() {
     rig.acquire("a");
     rig.answer_all(0..2, "_\r\n");
     rig.refused();
-    // Node 2 was frozen for almost the TTL; its key lives from now on, and cannot be deleted yet.
+    // Node 2 was frozen for almost the TTL. Its key lives from now on, and cannot be deleted yet.
     rig.advance(TTL - MS);
     rig.answer(2, "+OK\r\n");
     rig.advance(2 * MS);
@@ -284,7 +284,7 @@ fn debts_are_bounded_and_the_oldest_are_dropped_and_counted() {
     let health = &rig.engine.nodes(rig.now)[0];
     assert_eq!((health.debts, health.debts_dropped), (65_536, 10));
     assert_eq!(rig.engine.slots_in_use(), 65_536);
-    // They are all paid, in portions, after the next greeting.
+    // The client pays them all, in portions, after the next greeting.
     rig.until_wanted(0);
     rig.engine.handle_connected(node(0), rig.now);
     rig.collect();

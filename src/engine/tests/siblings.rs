@@ -6,7 +6,7 @@ use super::waking::{
 };
 use super::*;
 
-/// One more call that waits behind `OTHER`, and the node that it says so by.
+/// One more call that waits behind `OTHER`, and the node by which it announces itself.
 fn one_more(rig: &mut Rig) -> (OpId, usize) {
     let op = rig.acquire_with("a", waiting());
     let node = deny(rig);
@@ -27,7 +27,7 @@ fn wake(rig: &Rig, call: u32, behind: &[u32]) -> Vec<u8> {
     message_for(rig, &own_waiter(rig, call), WAKE, OTHER.as_bytes(), &behind)
 }
 
-/// The lock, held by no call that waited, and its token.
+/// The lock, held by a call that did not wait, and its token.
 fn held(rig: &mut Rig) -> (LeaseId, Vec<u8>) {
     let lease = rig.lease("a");
     let token = rig.engine.lease_name(lease).unwrap().1.as_bytes().to_vec();
@@ -113,8 +113,8 @@ fn a_call_that_gave_up_is_passed_over() {
     assert!(matches!(event, Some(Event::Lock { op, result: Ok(_) }) if op == third), "{event:?}");
 }
 
-/// Each call announces itself alone and is named in messages: a message about one call says nothing
-/// about another.
+/// Each call announces itself alone and is named in messages: a message about one call tells
+/// nothing about another.
 #[test]
 fn a_call_that_gives_up_says_so_of_itself_alone() {
     let mut rig = rig(3);
@@ -128,8 +128,8 @@ fn a_call_that_gives_up_says_so_of_itself_alone() {
     assert_eq!(rig.engine.in_flight(), 1, "the other waits");
 }
 
-/// A holder of the lock, told of two calls of `OTHER`: the first says that it waits no more. That
-/// may come by another node than the word of the second, and behind it.
+/// A holder of the lock has heard of two calls of `OTHER`. The message that the first has stopped
+/// waiting may come by another node than the message about the second, and behind it.
 #[test]
 pub(super) fn a_word_of_an_earlier_call_strikes_no_later_one_off() {
     let mut rig = rig(3);
@@ -161,7 +161,7 @@ fn who_wants_the_lock_again_queues_behind_a_call_of_its_own_client() {
     rig.acquire_with("a", waiting());
     assert_eq!(rig.waiting(node), ["DELIFEQ", "SET", "PUBLISH"]);
     assert_ne!(rig.inbox[node][2][1], OTHERS_CHANNEL);
-    // What it says comes back to its own client, whose second call has not won yet.
+    // Its message comes back to its own client, whose second call has not won yet.
     let heard = message_for(&rig, &own_waiter(&rig, 2), ANNOUNCE, &own_waiter(&rig, 3), &[]);
     rig.answer_all(0..3, ":1\r\n");
     rig.receive(node, &heard);
@@ -174,8 +174,8 @@ fn who_wants_the_lock_again_queues_behind_a_call_of_its_own_client() {
     }
 }
 
-/// Its own word may come back to it late, when the call itself has its turn: it stands on its own
-/// list then.
+/// Its own message may come back to it late, when the call itself has its turn: it stands on its
+/// own list then.
 #[test]
 fn a_call_that_is_given_up_gives_itself_no_turn() {
     let mut rig = rig(3);
@@ -196,7 +196,7 @@ fn a_call_that_is_given_up_gives_itself_no_turn() {
     }
 }
 
-/// By now another lease may have its place, with waiters of its own.
+/// By now another lease may have the slot, with its own waiters.
 #[test]
 fn a_stale_handle_takes_no_waiters_from_the_lease_that_has_its_place_now() {
     let mut rig = rig(3);

@@ -1,5 +1,5 @@
-//! A machine that was suspended: the clock runs on meanwhile, the sockets are not read, and the
-//! nodes go on. Each deadline is judged at the first call after that.
+//! A machine was suspended: the clock runs on meanwhile, nobody reads the sockets, and the nodes go
+//! on. The engine judges each deadline at the first call after that.
 
 use super::*;
 use crate::error::UnlockError;
@@ -40,7 +40,7 @@ fn a_round_that_was_won_meanwhile_gives_no_lease() {
     rig.acquire("a");
     rig.collect();
     rig.suspend();
-    // What the sockets hold is read before anything is judged by time.
+    // The engine reads the sockets' bytes before it judges anything by time.
     rig.answer_all(0..2, "+OK\r\n");
     assert!(matches!(rig.refused(), LockError::Expired(_)));
     assert_eq!(rig.waiting(0), ["DELIFEQ"]);
@@ -67,7 +67,7 @@ fn a_round_that_nobody_answered_ends_at_the_first_pass_and_blames_no_node() {
     rig.pass();
     assert_eq!(vote_of(&rig.refused(), 0), Vote::Unknown(Cause::Timeout));
     assert_eq!(rig.waiting(0), ["SET", "DELIFEQ"]);
-    // No node is to blame for an hour without an answer: the next lock may use the node.
+    // The hour without an answer is no node's fault: the next lock may use the node.
     assert!(rig.engine.nodes(rig.now).iter().all(|node| node.state == NodeState::Admitted));
 }
 

@@ -8,7 +8,7 @@ use crate::token::TokenBytes;
 
 pub(super) const FROM: [u8; 20] = [7; 20];
 
-/// `nodes` nodes that carry messages, of a client that hands locks over and takes them over.
+/// `nodes` nodes that carry messages, and a client that hands locks over and takes them over.
 pub(super) fn rig(nodes: usize) -> Rig {
     let mut rig = Rig::with(nodes, |config| config.direct_wake(true).transfers_in_row(2));
     (0..nodes).for_each(|index| subscribed(&mut rig, index));
@@ -22,12 +22,12 @@ pub(super) fn messages(rig: &Rig) -> String {
     format!("redbolt:3:{id}")
 }
 
-/// The channel for transfers of a client that has not left it yet.
+/// The client's channel for transfers.
 pub(super) fn channel(rig: &Rig) -> String {
     format!("{}:t", messages(rig))
 }
 
-/// A call that waits behind `OTHER`, which was told what it offers; the node that told it.
+/// A call that waits behind `OTHER`, which knows its offer. Returns the node that told `OTHER`.
 pub(super) fn offering(rig: &mut Rig) -> usize {
     rig.acquire_with("a", waiting());
     let node = introducing(rig);
@@ -35,12 +35,12 @@ pub(super) fn offering(rig: &mut Rig) -> usize {
     node
 }
 
-/// A call that every node has denied; the node by which it introduces itself.
+/// A call that every node has denied. Returns the node by which it introduces itself.
 pub(super) fn introducing(rig: &mut Rig) -> usize {
     rig.answer_all(0..rig.inbox.len(), "_\r\n");
     let channel = channel(rig);
     for index in 0..rig.inbox.len() {
-        // The last was not waited for: its SET is released.
+        // The attempt did not wait for the last node: its SET is released.
         if rig.waiting(index).first().is_some_and(|word| word == "DELIFEQ") {
             rig.answer(index, ":0\r\n");
         }
@@ -53,7 +53,7 @@ pub(super) fn introducing(rig: &mut Rig) -> usize {
     node
 }
 
-/// What a node answers where `OTHER` has the lock, and so many clients were told.
+/// A node's answer while `OTHER` has the lock, and this many clients heard the message.
 pub(super) fn introduced(told: &str) -> String {
     format!("*3\r\n{}:9000\r\n{told}", token_of(OTHER))
 }
@@ -65,7 +65,7 @@ pub(super) fn offered(rig: &Rig) -> [u8; 20] {
     }
 }
 
-/// Every node answers what it was asked, as one that holds the lock of `OTHER`.
+/// Every node answers each request, like a node that holds the lock of `OTHER`.
 pub(super) fn settle(rig: &mut Rig) {
     for index in 0..rig.inbox.len() {
         rig.collect();
@@ -75,7 +75,7 @@ pub(super) fn settle(rig: &mut Rig) {
     }
 }
 
-/// What a node answers that holds the lock of `OTHER`.
+/// The answer of a node that holds the lock of `OTHER`.
 pub(super) fn answer_to(command: &[String]) -> String {
     match &*command[0] {
         "DELIFEQ" => ":0\r\n".to_owned(),
@@ -92,7 +92,7 @@ pub(super) fn answer_to(command: &[String]) -> String {
     }
 }
 
-/// The token that a call has offered which is cancelled.
+/// The token that a cancelled call had offered.
 pub(super) fn given_up(rig: &mut Rig) -> [u8; 20] {
     offering(rig);
     let token = offered(rig);
@@ -101,7 +101,8 @@ pub(super) fn given_up(rig: &mut Rig) -> [u8; 20] {
     token
 }
 
-/// A waiter as it is listed: its id, its wait of 16 s, of which nothing is over, its age, and the TTL and token that it offers.
+/// A waiter in a list: its id, its wait of 16 s, of which nothing is over, its age, and the TTL and
+/// token that it offers.
 pub(super) fn listed(id: &[u8], age_ms: u16, token: &[u8; 20]) -> Vec<u8> {
     let mut text = [id, &[0; 12][..12 - id.len()], &[0, 64, 0, 0], &[0; 4]].concat();
     text.extend(age_ms.to_le_bytes());
@@ -110,19 +111,19 @@ pub(super) fn listed(id: &[u8], age_ms: u16, token: &[u8; 20]) -> Vec<u8> {
     text
 }
 
-/// Puts another TTL in the place of the one that is listed.
+/// Puts another TTL in the place of the listed one.
 pub(super) fn with_ttl(text: &mut [u8], ttl_ms: u32) {
     let listed = 10_000_u32.to_le_bytes();
     let place = text.windows(4).position(|it| it == listed).expect("it is listed");
     text[place..place + 4].copy_from_slice(&ttl_ms.to_le_bytes());
 }
 
-/// What a node tells that has written `token` for the holder of `FROM`, as the node with this mark.
+/// The message of the node with this mark, after it has written `token` for the holder of `FROM`.
 pub(super) fn transfer(rig: &Rig, token: &[u8; 20], mark: usize) -> Vec<u8> {
     transfer_with(rig, token, mark, &[0, 0])
 }
 
-/// The same, and `OTHER` waits behind.
+/// The same message; `OTHER` waits behind.
 pub(super) fn transfer_before_other(rig: &Rig, token: &[u8; 20], mark: usize) -> Vec<u8> {
     let other = listed(OTHER.as_bytes(), 1, b"ABCDEFGH0123456789ab");
     transfer_with(rig, token, mark, &[&[1, 0][..], &other].concat())
@@ -138,7 +139,7 @@ fn transfer_with(rig: &Rig, token: &[u8; 20], mark: usize, list: &[u8]) -> Vec<u
     [head.as_bytes(), &text, b"\r\n"].concat()
 }
 
-/// The node with this index tells that it has written the token that was offered.
+/// The node with this index tells that it has written the offered token.
 pub(super) fn told(rig: &mut Rig, index: usize) {
     let message = transfer(rig, &offered(rig), index);
     rig.receive(index, &message);
@@ -159,12 +160,12 @@ pub(super) fn a_lock_is_won_when_a_quorum_has_told_of_it_and_counts_from_before_
     let validity = TTL - TTL / 100 - 2 * MS;
     assert_eq!(rig.engine.deadline(lease), Some(offered_at + validity));
     assert_eq!(rig.engine.votes(lease).count(), 3);
-    // Another node tells late: one more vote, and nothing is written.
+    // Another node tells late: one more vote, and the client writes nothing.
     let late = transfer(&rig, &token_bytes(&rig, lease), 3);
     rig.receive(3, &late);
     assert_eq!(rig.engine.votes(lease).count(), 4);
     assert!((0..5).all(|index| rig.waiting(index).iter().all(|word| word == "GET")));
-    // A script may still run at the last: the release goes there too.
+    // A script may still run at the last node: the release goes there too.
     rig.engine.release(lease, rig.now);
     for index in 0..5 {
         assert_eq!(rig.waiting(index).last().unwrap(), "DELIFEQ");
@@ -178,8 +179,8 @@ pub(super) fn token_bytes(rig: &Rig, lease: LeaseId) -> [u8; 20] {
     }
 }
 
-/// A replica passes on what its master's clients publish, and each client has its own order of the
-/// nodes.
+/// A replica passes on the messages of its master's clients, and each client has its own order of
+/// the nodes.
 #[test]
 pub(super) fn a_transfer_counts_for_the_node_that_ran_it_alone() {
     let mut rig = rig(3);
@@ -202,8 +203,8 @@ fn a_node_that_tells_twice_has_one_vote() {
     assert!(rig.lock_result().is_none());
 }
 
-/// What its message said may be lost with the connection: the delete of the token goes behind the
-/// new subscription, and from then on the node has no vote for it.
+/// The node's message may be lost with the connection. The delete of the token goes behind the new
+/// subscription, and from then on the node has no vote for it.
 #[test]
 pub(super) fn where_a_connection_ended_the_token_is_deleted_and_has_no_vote() {
     let mut rig = rig(3);
@@ -222,7 +223,7 @@ pub(super) fn where_a_connection_ended_the_token_is_deleted_and_has_no_vote() {
     assert_eq!(rig.engine.votes(lease).count(), 2);
 }
 
-/// A part of a lock is nobody's: the call deletes it, and makes an attempt behind that.
+/// A part of a lock has no holder: the call deletes it, and makes an attempt behind that.
 #[test]
 fn a_part_of_a_lock_is_given_up_when_no_more_comes() {
     let mut rig = rig(3);
@@ -257,7 +258,7 @@ pub(super) fn what_is_handed_over_to_a_call_that_gave_up_is_deleted_everywhere()
     assert_eq!(rig.waiting(0), Vec::<String>::new());
 }
 
-/// A message that is refused moves no deadline: that of the offer stands.
+/// A refused message moves no deadline: the offer's deadline stands.
 #[test]
 fn a_transfer_that_does_not_count_leaves_the_deadline_alone() {
     let mut rig = rig(3);
@@ -277,7 +278,7 @@ fn a_transfer_that_does_not_count_leaves_the_deadline_alone() {
 
 // ---- the holder ----
 
-/// A lease for which `OTHER` waits, of whom its client heard this long ago.
+/// A lease for which `OTHER` waits. Its client heard of `OTHER` this long ago.
 pub(super) fn waited_for(rig: &mut Rig, age_ms: u16) -> LeaseId {
     let lease = rig.lease("a");
     announce(rig, lease, age_ms);
@@ -294,7 +295,7 @@ pub(super) fn announce_to(rig: &mut Rig, token: &[u8; 20], age_ms: u16) {
     announce_with(rig, token, (age_ms, 10_000));
 }
 
-/// The same, with the TTL that `OTHER` offers.
+/// The same announcement, with the TTL that `OTHER` offers.
 pub(super) fn announce_with(rig: &mut Rig, token: &[u8; 20], (age_ms, ttl_ms): (u16, u32)) {
     let mut waiter = listed(OTHER.as_bytes(), age_ms, b"ABCDEFGH0123456789ab");
     with_ttl(&mut waiter, ttl_ms);
@@ -315,8 +316,8 @@ fn announced(rig: &mut Rig, waiter: &[u8], token: &[u8; 20]) {
     rig.receive(0, &[head.as_bytes(), &text, b"\r\n"].concat());
 }
 
-/// Far away an announcement comes behind the release: the next lease of the client has the list, or
-/// the waiter has the turn and the client's own next call queues behind it.
+/// Over a slow network an announcement comes behind the release. The next lease of the client has
+/// the list, or the waiter has the turn and the client's own next call queues behind it.
 #[test]
 fn who_names_a_lease_that_is_over_is_not_left_waiting() {
     for is_held_again in [true, false] {
@@ -392,7 +393,7 @@ pub(super) fn a_node_that_cannot_run_the_script_gets_the_plain_release_at_once_a
     assert_eq!(rig.waiting(1), ["EVAL"]);
 }
 
-/// Who is frozen and is given a lock costs the others its TTL.
+/// A frozen waiter that is given a lock costs the others its TTL.
 #[test]
 pub(super) fn a_waiter_that_was_silent_for_long_is_woken() {
     for (age_ms, command) in [(490, "EVAL"), (501, "DELIFEQ")] {
@@ -429,7 +430,7 @@ pub(super) fn a_lock_is_free_for_a_moment_after_so_many_transfers() {
     }
 }
 
-/// The text says by which node it goes.
+/// The text names the node by which it goes.
 #[test]
 pub(super) fn each_node_is_named_in_what_it_tells() {
     let mut rig = rig(3);
@@ -442,7 +443,8 @@ pub(super) fn each_node_is_named_in_what_it_tells() {
     }
 }
 
-/// What was handed over before a client ends is deleted behind its leaving of the channel.
+/// The client deletes locks that were handed over before its end, behind its leaving of the
+/// channel.
 #[test]
 pub(super) fn a_client_that_reads_no_more_leaves_the_channel_and_deletes_what_came() {
     let mut rig = rig(3);
@@ -456,7 +458,7 @@ pub(super) fn a_client_that_reads_no_more_leaves_the_channel_and_deletes_what_ca
     }
 }
 
-/// A lock that two of three nodes have handed over, and what the third will tell.
+/// A lock that two of three nodes have handed over, and the message of the third.
 pub(super) fn handed_over() -> (Rig, LeaseId, Vec<u8>) {
     let mut rig = rig(3);
     offering(&mut rig);
@@ -468,8 +470,8 @@ pub(super) fn handed_over() -> (Rig, LeaseId, Vec<u8>) {
     (rig, lease, late)
 }
 
-/// Who adopts a lease may rely on every node that holds its key: a late word of the node that handed it
-/// over, or the end of a connection, deletes none of them.
+/// A client that adopts a lease may rely on every node that holds its key. A late message of the
+/// node that handed it over, or the end of a connection, deletes none of the keys.
 #[test]
 fn a_lease_that_was_given_away_is_left_alone() {
     let (mut rig, lease, late) = handed_over();
@@ -481,7 +483,7 @@ fn a_lease_that_was_given_away_is_left_alone() {
     assert_eq!(rig.waiting(1), ["SUBSCRIBE", "SUBSCRIBE"]);
 }
 
-/// The word of a node that comes before its answer to the release says that the script ran before it:
+/// The node's message comes before its answer to the release, so the script ran before the release:
 /// nothing is left to delete.
 #[test]
 fn a_word_that_comes_behind_the_release_and_before_its_answer_costs_no_second_one() {
@@ -496,8 +498,8 @@ fn a_word_that_comes_behind_the_release_and_before_its_answer_costs_no_second_on
     assert!((0..3).all(|index| rig.waiting(index).is_empty()));
 }
 
-/// A script may run behind a release that found no key: the node tells of it, and the key is deleted at
-/// once. Nothing is owed before.
+/// A script may run behind a release that found no key. The node tells of it, and the client
+/// deletes the key at once. It owes nothing before.
 #[test]
 fn a_script_that_runs_behind_the_release_is_told_of_and_its_key_deleted_at_once() {
     let (mut rig, late) = released_in_front_of_the_script();
@@ -509,7 +511,7 @@ fn a_script_that_runs_behind_the_release_is_told_of_and_its_key_deleted_at_once(
     assert!(rig.waiting(2).is_empty());
 }
 
-/// What the node tells may be lost with the connection.
+/// The node's message may be lost with the connection.
 #[test]
 pub(super) fn a_delete_is_owed_where_a_connection_ends_before_a_late_script_is_told_of() {
     let (mut rig, _) = released_in_front_of_the_script();
@@ -518,8 +520,8 @@ pub(super) fn a_delete_is_owed_where_a_connection_ends_before_a_late_script_is_t
     assert_eq!(rig.waiting(2), ["SUBSCRIBE", "SUBSCRIBE", "DELIFEQ"]);
 }
 
-/// A lock that was released a second ago, while the script of the holder before was on its way to the
-/// third node, and what that node will tell.
+/// A lock that was released a second ago, and the message of the third node. The script of the
+/// previous holder was then still on its way to that node.
 fn released_in_front_of_the_script() -> (Rig, Vec<u8>) {
     let (mut rig, lease, late) = handed_over();
     rig.engine.release(lease, rig.now);

@@ -1,4 +1,4 @@
-//! Nodes that are not to be believed, or not to be written to, for the moment.
+//! Nodes that a client must not believe, or must not write to, for the moment.
 
 use super::*;
 use crate::rules;
@@ -22,7 +22,7 @@ pub(super) fn a_grant_behind_an_answer_that_no_master_in_service_gives_is_not_be
         rig.acquire("b");
         rig.answer_all([0, 1], "+OK\r\n");
         rig.locked();
-        // In two reads: the second could be taken for an everyday answer.
+        // The answers come in two reads: the second could be taken for an everyday answer.
         rig.answer(2, error);
         assert!(matches!(state(&rig, 2), NodeState::Quarantined(_)), "{error}");
         rig.answer(2, "+OK\r\n");
@@ -36,7 +36,7 @@ pub(super) fn a_grant_behind_an_answer_that_no_master_in_service_gives_is_not_be
 #[test]
 fn a_node_that_is_not_believed_makes_up_no_quorum_of_an_extension() {
     let mut rig = guarded(3);
-    // Something of this client is pending at node 2 before the SET.
+    // A request of this client is pending at node 2 before the SET.
     let old = rig.lease("old");
     rig.engine.release(old, rig.now);
     rig.answer_all([0, 1], ":1\r\n");
@@ -82,7 +82,7 @@ pub(super) fn a_node_that_is_owed_releases_gets_no_set_before_them() {
         rig.engine.release(lease, rig.now);
     }
     rig.connect(0);
-    // They go out in portions, and there is room for the SET behind the first of them.
+    // The debts go out in portions, and there is room for the SET behind the first of them.
     let owed = rig.engine.nodes(rig.now)[0].debts;
     assert!(owed > 0 && !rig.waiting(0).is_empty());
     rig.acquire("key 5");
@@ -122,7 +122,7 @@ fn of_two_addresses_of_one_server_one_votes_whichever_it_is() {
     assert_eq!(votes(&rig), [false, true], "the other is connected, but refused for its sake");
 }
 
-/// A replica whose writes are allowed says what it is to reads alone.
+/// A replica whose writes are allowed shows its role only to reads.
 #[test]
 fn a_node_that_answers_a_question_as_no_master_does_is_not_believed() {
     let mut rig = Rig::with(3, |config| {
@@ -140,7 +140,7 @@ fn a_node_that_answers_a_question_as_no_master_does_is_not_believed() {
 }
 
 /// The client stands still between its look at the clock and its look at the socket, and the node
-/// restarts meanwhile: its age counts from a clock that is read behind the answer.
+/// restarts meanwhile. The node's age counts from a clock reading after the answer.
 #[test]
 pub(super) fn a_node_that_restarted_while_the_client_stood_still_waits_for_all_of_its_guard() {
     let mut rig = guarded(1);

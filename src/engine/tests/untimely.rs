@@ -1,5 +1,5 @@
-//! Transfers that come late, twice, forged or in the wrong moment, and nodes and clients that come and
-//! go meanwhile.
+//! Transfers that come late, twice, forged or at the wrong moment, and nodes and clients that come
+//! and go meanwhile.
 
 use super::transfers::{
     FROM, announce_to, channel, given_up, introduced, messages, offered, offering, rig, settle,
@@ -9,7 +9,7 @@ use super::waking::{OTHER, OTHERS_CHANNEL, WAKE, published, subscribed, token_of
 use super::*;
 use crate::token::TokenBytes;
 
-/// What confirms a subscription to this channel.
+/// The push that confirms a subscription to this channel.
 fn confirmed(name: &str) -> String {
     format!(">3\r\n$9\r\nsubscribe\r\n${}\r\n{name}\r\n:1\r\n", name.len())
 }
@@ -31,7 +31,7 @@ fn takes_transfers(rig: &mut Rig, index: usize) {
     rig.answer(index, &confirmed(&name));
 }
 
-/// The call goes on waiting for so long: its polls find the same holder.
+/// The call goes on waiting for this long: its polls find the same holder.
 fn wait_on(rig: &mut Rig, duration: Duration) {
     let end = rig.now + duration;
     while rig.now < end {
@@ -40,7 +40,7 @@ fn wait_on(rig: &mut Rig, duration: Duration) {
     }
 }
 
-/// A holder that has not heard of the call's new offer hands its lock over by the old one.
+/// A holder that has not heard of the call's new offer hands its lock over to the old one.
 #[test]
 pub(super) fn a_lease_counts_from_the_offer_that_was_taken_up_though_a_newer_one_is_open() {
     let mut rig = rig(3);
@@ -58,7 +58,7 @@ pub(super) fn a_lease_counts_from_the_offer_that_was_taken_up_though_a_newer_one
     assert_eq!(rig.engine.deadline(lease), Some(offered_at + TTL - TTL / 100 - 2 * MS));
 }
 
-/// A release is owed for an offer that may have been handed over unheard.
+/// The client owes a release for an offer to which a lock may have been handed over unheard.
 #[test]
 pub(super) fn what_was_owed_for_an_offer_is_not_paid_out_of_the_lease() {
     let mut rig = rig(3);
@@ -81,8 +81,8 @@ pub(super) fn what_was_owed_for_an_offer_is_not_paid_out_of_the_lease() {
     assert_eq!(rig.waiting(1).last().unwrap(), "DELIFEQ");
 }
 
-/// The node subscribed after the lock was taken over, and its connection ended before what the
-/// script there told was read.
+/// The client subscribed at the node after it took the lock over. The connection ended before the
+/// client read the message of the script there.
 #[test]
 fn a_script_that_ran_unheard_after_the_lock_was_taken_over_is_released_with_the_lease() {
     let mut rig = rig(3);
@@ -97,14 +97,14 @@ fn a_script_that_ran_unheard_after_the_lock_was_taken_over_is_released_with_the_
     let lease = rig.locked();
     rig.connect(2);
     assert!(rig.waiting(2).len() >= 2, "it takes transfers: {:?}", rig.inbox[2]);
-    // The script runs here, and nobody reads what it told.
+    // The script runs here, and no client reads its message.
     rig.lose(2);
     rig.engine.release(lease, rig.now);
     rig.connect(2);
     assert!(rig.waiting(2).contains(&"DELIFEQ".into()), "{:?}", rig.waiting(2));
 }
 
-/// Forged: the token of an attempt is on the nodes for all to read.
+/// Forged: every client can read the token of an attempt on the nodes.
 #[test]
 pub(super) fn no_message_is_a_vote_for_an_attempt() {
     let mut rig = rig(3);
@@ -123,7 +123,7 @@ pub(super) fn no_message_is_a_vote_for_an_attempt() {
     assert!(rig.lock_result().is_none(), "node 1 has not voted");
 }
 
-/// A token that was deleted at a quorum of nodes is no good any more: the next announcement has
+/// A token that was deleted at a quorum of nodes can win no more: the next announcement has
 /// another.
 #[test]
 pub(super) fn a_token_that_was_deleted_somewhere_is_not_offered_again() {
@@ -136,14 +136,15 @@ pub(super) fn a_token_that_was_deleted_somewhere_is_not_offered_again() {
         subscribed_again(&mut rig, index);
         rig.answer(index, ":0\r\n");
     }
-    // The second payment, and polls that find the same holder; then it tells again.
+    // The second payment comes, and polls that find the same holder. Then the call tells the holder
+    // again.
     wait_on(&mut rig, 600 * MS);
     let slot = rig.engine.locks.slot_of_token(&offered(&rig)).unwrap();
     assert_ne!(offered(&rig), token);
     assert!(rig.engine.locks.slots.at(slot).tainted.is_empty());
 }
 
-/// The vote of a node that was told, and at which the token was deleted since, is none.
+/// A node told of the hand-over, and then deleted the token: its vote has ended.
 #[test]
 pub(super) fn a_vote_ends_with_the_delete() {
     let mut rig = rig(3);
@@ -163,7 +164,7 @@ pub(super) fn a_vote_ends_with_the_delete() {
     assert!(slot.granted.is_empty(), "{:?}", slot.granted);
 }
 
-/// The client closes: what goes out then needs no second step.
+/// The client closes: its last commands need no second step.
 #[test]
 fn a_client_that_closes_hands_nothing_over() {
     let mut rig = rig(3);
@@ -175,7 +176,7 @@ fn a_client_that_closes_hands_nothing_over() {
     }
 }
 
-/// What a node tells between UNSUBSCRIBE and the answer to it.
+/// The node tells of a hand-over between UNSUBSCRIBE and the answer to it.
 #[test]
 pub(super) fn what_is_told_while_the_client_leaves_is_deleted() {
     let mut rig = rig(3);
@@ -187,7 +188,7 @@ pub(super) fn what_is_told_while_the_client_leaves_is_deleted() {
     assert_eq!(rig.waiting(1), ["UNSUBSCRIBE", "DELIFEQ"], "that runs behind what was told");
 }
 
-/// Forged, again and again: the count of what names the slot does not wrap around.
+/// Forged, again and again: the slot's count of references does not wrap around.
 #[test]
 fn a_flood_of_one_token_wraps_no_count() {
     let mut rig = rig(3);
@@ -202,7 +203,7 @@ fn a_flood_of_one_token_wraps_no_count() {
     }
 }
 
-/// An announcement that comes in between does not set back how many transfers there were.
+/// An announcement that comes in between does not reset the number of transfers.
 #[test]
 fn transfers_in_a_row_are_counted_although_somebody_else_announced() {
     let mut rig = rig(3);
@@ -213,7 +214,7 @@ fn transfers_in_a_row_are_counted_although_somebody_else_announced() {
         message[row_at] = 2;
         rig.receive(index, &message);
     }
-    // Before the result is taken.
+    // This is before the caller takes the result.
     let token = {
         let op = rig.engine.locks.done.front().copied();
         let Some(locks::core::Done::Op(op)) = op else { panic!("{op:?}") };
@@ -230,7 +231,7 @@ fn transfers_in_a_row_are_counted_although_somebody_else_announced() {
     assert_eq!(rig.waiting(0)[0], "DELIFEQ", "two in a row are allowed");
 }
 
-/// A call that waits, and has told the nodes what it offers; node 0 is in quarantine.
+/// A waiting call that has told the nodes its offer; node 0 is in quarantine.
 fn offering_beside_a_quarantine() -> Rig {
     let mut rig = Rig::unconnected(3, |config| {
         config
@@ -254,7 +255,7 @@ fn offering_beside_a_quarantine() -> Rig {
     rig
 }
 
-/// It may have forgotten a lock that goes on.
+/// The node may have forgotten a lock that goes on.
 #[test]
 pub(super) fn a_node_in_quarantine_has_no_vote_when_it_hands_a_lock_over() {
     let mut rig = offering_beside_a_quarantine();
@@ -266,8 +267,8 @@ pub(super) fn a_node_in_quarantine_has_no_vote_when_it_hands_a_lock_over() {
     assert_eq!(rig.engine.votes(lease).count(), 2);
 }
 
-/// A quarantine ends with another greeting over the same connection. What a node tells meanwhile
-/// is no vote, but its key is there.
+/// A quarantine ends with another greeting over the same connection. A message of the node
+/// meanwhile is no vote, but its key is there.
 #[test]
 fn what_is_told_during_another_greeting_is_deleted() {
     let mut rig = offering_beside_a_quarantine();
@@ -306,7 +307,7 @@ fn what_is_told_during_another_greeting_is_deleted() {
     assert!(rig.waiting(0).contains(&"DELIFEQ".into()), "{:?}", rig.waiting(0));
 }
 
-/// What a node tells that has no name is no vote, so nobody must be told by it.
+/// A message of a node without a mark is no vote, so the client must not listen to it.
 #[test]
 fn a_node_without_a_name_is_not_listened_to() {
     let mut rig = Rig::unconnected(3, |config| config.direct_wake(true).transfers_in_row(2));
@@ -321,7 +322,8 @@ fn a_node_without_a_name_is_not_listened_to() {
     }
 }
 
-/// Who wants more of the TTL than an offer may have left is woken, and counts from its own attempt.
+/// A waiter that wants more of the TTL than an offer may have left is woken, and counts from its
+/// own attempt.
 #[test]
 fn who_wants_most_of_the_ttl_takes_nothing_over() {
     let mut rig = rig(3);
@@ -333,7 +335,7 @@ fn who_wants_most_of_the_ttl_takes_nothing_over() {
     }
 }
 
-/// That nobody hears of transfers at a node does not mean that nobody hears messages there.
+/// A client that does not hear of transfers at a node may still hear messages there.
 #[test]
 fn who_is_not_told_by_the_only_node_is_woken_through_it() {
     for answer in [":1\r\n", ":0\r\n"] {

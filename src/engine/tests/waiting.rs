@@ -1,4 +1,4 @@
-//! Retries, nodes on their way, nodes that do not answer, time in which the caller was absent.
+//! Retries, nodes on their way, nodes that do not answer, and times in which the caller was absent.
 
 use super::waking::{subscribed, waiting};
 use super::*;
@@ -83,7 +83,7 @@ fn an_attempt_waits_for_nodes_on_their_way_only_where_a_quorum_needs_them() {
     let lease = rig.locked();
     assert_eq!(rig.engine.deadline(lease), Some(t0 + TTL - 102 * MS), "t0 is the first write");
     let _ = op;
-    // With a quorum there, the third is not waited for.
+    // With a quorum connected, the call does not wait for the third node.
     rig.acquire("b");
     rig.answer(0, "+OK\r\n");
     rig.answer(1, "_\r\n");
@@ -121,7 +121,8 @@ fn nothing_is_written_for_an_attempt_that_has_failed() {
     rig.connect(0);
     rig.connect(1);
     rig.answer_all(0..2, "_\r\n");
-    // It is lost and waits for its next attempt; now the node comes that it had waited for.
+    // The attempt has lost, and the call waits for the next one. Now the node comes for which it
+    // had waited.
     rig.connect(2);
     assert_eq!(rig.waiting(2), Vec::<String>::new());
     rig.advance(101 * MS);
@@ -205,7 +206,7 @@ fn time_in_which_nobody_read_is_held_against_no_node() {
     assert_eq!(rig.engine.nodes(rig.now)[2].state, NodeState::Admitted);
 }
 
-/// Those who wait look for a lost lock once in so many round trips.
+/// Waiters look for a lost lock once in a number of round trips.
 #[test]
 fn an_answer_to_a_greeting_that_nobody_read_for_a_while_makes_no_node_seem_far() {
     let mut rig = Rig::unconnected(3, |config| config.direct_wake(true));
@@ -227,7 +228,7 @@ fn an_answer_to_a_greeting_that_nobody_read_for_a_while_makes_no_node_seem_far()
     rig.acquire_with("a", waiting());
     rig.now = rig.now + MS;
     rig.answer_all(0..3, "_\r\n");
-    // The last was not waited for: its SET is released.
+    // The attempt did not wait for the last node: its SET is released.
     rig.answer(2, ":0\r\n");
     assert_eq!(rig.engine.locks.round_trip(), MS);
 }
@@ -236,7 +237,7 @@ fn an_answer_to_a_greeting_that_nobody_read_for_a_while_makes_no_node_seem_far()
 fn a_loop_that_sleeps_as_long_as_it_was_told_is_not_absent() {
     let mut rig = Rig::unconnected(3, |config| config);
     let begin = rig.now;
-    // Nothing answers, and the loop comes back only when it is asked to.
+    // Nothing answers, and the loop comes back only at the times that the engine names.
     while rig.engine.nodes(rig.now)[0].state == NodeState::Connecting {
         rig.now = rig.engine.next_deadline().unwrap();
         rig.pass();
@@ -266,7 +267,7 @@ fn a_debt_that_cannot_be_paid_wakes_nobody() {
     rig.acquire("a");
     rig.answer_all(0..2, "+OK\r\n");
     let lease = rig.locked();
-    // Node 2 ends with the SET unanswered: its release is paid twice.
+    // Node 2 goes away with the SET unanswered: the client pays its release twice.
     rig.lose(2);
     rig.engine.release(lease, rig.now);
     rig.answer_all(0..2, ":1\r\n");
@@ -277,7 +278,7 @@ fn a_debt_that_cannot_be_paid_wakes_nobody() {
     rig.locked();
     rig.advance(120 * MS);
     rig.answer(2, ":0\r\n");
-    // It stalls over the SET before the second payment is due.
+    // The node stalls over the SET before the second payment is due.
     rig.advance(100 * MS);
     assert_eq!(rig.engine.nodes(rig.now)[2].state, NodeState::Stalled);
     assert!(rig.engine.next_deadline().is_none_or(|at| at > rig.now));
@@ -325,7 +326,7 @@ fn a_node_that_says_it_is_no_master_is_distrusted_for_the_guards_time() {
         panic!("not quarantined")
     };
     assert_eq!(wait, TTL + 102 * MS);
-    // The same process after a blip: the quarantine goes on.
+    // It is the same process after a blip: the quarantine goes on.
     rig.lose(0);
     rig.advance(60 * MS);
     rig.connect(0);
@@ -342,7 +343,7 @@ fn a_grant_behind_the_word_of_a_replica_does_not_count() {
     rig.acquire("b");
     rig.answer(0, "-READONLY You can't write against a read only replica.\r\n");
     rig.refused();
-    // It was made a master again, without its keys, before it read the second SET.
+    // The node became a master again, without its keys, before it read the second SET.
     rig.answer(0, "+OK\r\n");
     assert_eq!(vote_of(&rig.refused(), 0), Vote::Unknown(Cause::Quarantined));
     assert_eq!(rig.waiting(0), ["DELIFEQ"]);
@@ -446,7 +447,7 @@ fn comes_back(after: Duration, uptime: u32) -> NodeState {
 #[test]
 fn a_node_that_restarted_long_ago_votes_at_once_though_it_is_greeted_only_now() {
     assert_eq!(comes_back(60_000 * MS, 50), NodeState::Admitted);
-    // Its own clock may say what it likes: the older process answered ten seconds ago.
+    // The node's own clock does not matter: the older process answered ten seconds ago.
     assert!(matches!(comes_back(10_000 * MS, 9_999), NodeState::Quarantined(_)));
 }
 
@@ -460,7 +461,7 @@ fn a_node_that_was_loading_at_first_waits_no_longer_than_its_age_demands() {
     };
     rig.greet(0, HELLO, &info(20, 1));
     assert_eq!(rig.engine.nodes(rig.now)[0].cause, Cause::Loading);
-    // It is greeted anew after a while, and is through with it in the end.
+    // The client greets it again after a while, and in the end it has loaded its data.
     rig.lose(0);
     rig.advance(20_000 * MS);
     rig.greet(0, HELLO, &info(40, 0));

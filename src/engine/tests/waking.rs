@@ -6,7 +6,7 @@ use crate::retry::Retry;
 /// Another client's id, and its channel.
 pub(super) const OTHER: &str = "ABCDEFGH";
 pub(super) const OTHERS_CHANNEL: &str = "redbolt:3:4142434445464748";
-/// A second one.
+/// The id and channel of a third client.
 pub(super) const THIRD: &str = "abcdefgh";
 pub(super) const THIRDS_CHANNEL: &str = "redbolt:3:6162636465666768";
 const DELAY: Duration = Duration::from_millis(20);
@@ -17,8 +17,8 @@ pub(super) fn token_of(id: &str) -> String {
     format!("$40\r\n{digits}{}\r\n", "11".repeat(12))
 }
 
-/// A message from `sender` to the call of this client that was the last to wait, as a node pushes
-/// it. Kind 1 tells of a waiter, 2 wakes, 3 gives up.
+/// A message from `sender` to the last waiting call of this client, as a node pushes it. Kind 1
+/// tells of a waiter, 2 wakes, 3 gives up.
 pub(super) fn message(rig: &Rig, kind: char, sender: &str, list: &[&str]) -> Vec<u8> {
     let list: Vec<_> = list.iter().map(|id| id.as_bytes()).collect();
     message_for(rig, &own_waiter(rig, rig.engine.waiting.calls()), kind, sender.as_bytes(), &list)
@@ -32,7 +32,7 @@ pub(super) fn own_waiter(rig: &Rig, call: u32) -> [u8; 12] {
     id
 }
 
-/// A message for a waiter or the holder of a token; waiters are named by their clients, and perhaps
+/// A message for a waiter or the holder of a token. Waiters are named by their clients, and perhaps
 /// their calls.
 pub(super) fn message_for(
     rig: &Rig,
@@ -82,7 +82,7 @@ pub(super) fn waiting() -> LockOptions {
     LockOptions::new(TTL).retry(Retry::every(DELAY, Duration::ZERO).timeout(Duration::from_secs(5)))
 }
 
-/// An acquisition that every node has denied; the node that is asked who holds the key.
+/// An acquisition that every node has denied. Returns the node that the client asks for the holder.
 pub(super) fn denied(rig: &mut Rig) -> usize {
     rig.acquire_with("a", waiting());
     deny(rig)
@@ -90,7 +90,7 @@ pub(super) fn denied(rig: &mut Rig) -> usize {
 
 pub(super) fn deny(rig: &mut Rig) -> usize {
     rig.answer_all(0..rig.inbox.len(), "_\r\n");
-    // The last was not waited for: its SET is released.
+    // The attempt did not wait for the last node: its SET is released.
     for index in 0..rig.inbox.len() {
         if rig.waiting(index) == ["DELIFEQ"] {
             rig.answer(index, ":0\r\n");
@@ -101,7 +101,7 @@ pub(super) fn deny(rig: &mut Rig) -> usize {
     asked
 }
 
-/// The one node that has something to answer.
+/// The one node that has a request to answer.
 pub(super) fn asked(rig: &mut Rig) -> usize {
     rig.collect();
     let mut busy = (0..rig.inbox.len()).filter(|&index| !rig.inbox[index].is_empty());
@@ -116,7 +116,7 @@ pub(super) fn answer_each(rig: &mut Rig, index: usize, answers: &[&str]) {
     }
 }
 
-/// A call that waits behind `OTHER`, which was told.
+/// A call that waits behind `OTHER`, which knows of it.
 pub(super) fn listening(rig: &mut Rig) -> usize {
     let node = denied(rig);
     rig.answer(node, &introduced(&token_of(OTHER), true));
@@ -124,12 +124,12 @@ pub(super) fn listening(rig: &mut Rig) -> usize {
     node
 }
 
-/// What a node answers to a call that introduces itself to the holder of the key.
+/// A node's answer to a call that introduces itself to the holder of the key.
 pub(super) fn introduced(holder: &str, is_heard: bool) -> String {
     format!("*3\r\n{holder}:9000\r\n:{}\r\n", u8::from(is_heard))
 }
 
-/// The channel and the kind of the message that a node is to publish first.
+/// The channel and the kind of the first message that a node is to publish.
 pub(super) fn published(rig: &mut Rig, index: usize) -> (String, char) {
     rig.collect();
     let command = rig.inbox[index].iter().find(|command| command[0] == "PUBLISH");
@@ -139,7 +139,7 @@ pub(super) fn published(rig: &mut Rig, index: usize) -> (String, char) {
 
 #[test]
 fn what_follows_a_denial_depends_on_who_holds_the_key() {
-    // What the asked node says; whether another node is asked, and what is written at the first.
+    // The node's answer; whether the client asks another node, and its requests to the first.
     let table: [(String, bool, &[&str]); 4] = [
         ("_\r\n".to_owned(), false, &["SET"]),
         (introduced(&token_of(OTHER), true), false, &[]),
@@ -352,12 +352,12 @@ fn who_wants_the_lock_again_tells_the_one_it_woke_behind_the_wake_and_looks_soon
     assert_eq!(rig.waiting(node), Vec::<String>::new(), "nobody is asked for the lock");
     rig.advance(21 * MS);
     assert_eq!(rig.waiting(node), ["GET"], "whether anybody holds it");
-    // Another client does: no node has denied it anything, and yet it says that it waits.
+    // Another client holds it. No node has denied the call anything, and yet it announces itself.
     rig.answer(node, &token_of(OTHER));
     until_told(&mut rig, node, OTHER);
 }
 
-/// One that held the lock, and has woken `OTHER` by the node.
+/// A client that held the lock, and has woken `OTHER` by the node.
 fn woke(rig: &mut Rig) -> usize {
     let node = listening(rig);
     let wake = message(rig, WAKE, THIRD, &[OTHER]);
@@ -369,7 +369,8 @@ fn woke(rig: &mut Rig) -> usize {
     node
 }
 
-/// The woken asks every node at once: a node that it reaches before the release has, denies it.
+/// The woken client asks every node at once: a node that does not have the release yet would deny
+/// it.
 #[test]
 fn the_node_that_wakes_is_written_to_behind_the_others() {
     let mut rig = rig(5);
@@ -381,7 +382,7 @@ fn the_node_that_wakes_is_written_to_behind_the_others() {
     assert_eq!(rig.engine.poll_writes().map(|group| group.count()), [5, 0], "told once");
 }
 
-/// A client that queues again may be late by many turns; each holder passes its announcement on to
+/// A client that queues again may be late by many turns. Each holder passes its announcement on to
 /// the next, within bounds.
 #[test]
 fn an_announcement_that_is_late_by_some_turns_goes_on_to_who_has_the_lock_now() {
@@ -404,7 +405,7 @@ fn an_announcement_that_is_late_by_some_turns_goes_on_to_who_has_the_lock_now() 
     }
 }
 
-/// A client behind many others gets its turn late: a look before that would find the lock changing
+/// A client behind many others gets its turn late: an earlier look would find the lock changing
 /// hands.
 #[test]
 fn the_first_look_is_later_for_each_that_has_its_turn_before() {
@@ -426,8 +427,8 @@ fn the_first_look_is_later_for_each_that_has_its_turn_before() {
     assert_eq!(rig.waiting(node), ["GET"]);
 }
 
-/// Many waiters look now and then: each that took a lock which is on its way to the next would mix
-/// their order, and cost every node two commands.
+/// Many waiters look now and then. If each took a lock that is on its way to the next, it would mix
+/// their order and cost every node two commands.
 #[test]
 fn a_poll_that_finds_the_lock_gone_looks_again_before_it_tries() {
     for is_taken in [false, true] {
@@ -489,7 +490,7 @@ fn without_channels_the_key_is_polled_after_the_delay() {
     assert_eq!(rig.waiting(0), ["SET"]);
 }
 
-/// After anything else in the place of SUBSCRIBE each answer would go to the request before its
+/// After any other answer in the place of SUBSCRIBE, each answer would go to the request before its
 /// own.
 #[test]
 fn only_this_clients_own_subscription_or_an_error_answers_subscribe() {
@@ -503,7 +504,7 @@ fn only_this_clients_own_subscription_or_an_error_answers_subscribe() {
         rig.receive(0, answer);
         assert!(!rig.engine.is_connected(node(0)), "{answer:?}");
     }
-    // Not at the head, or once more.
+    // The confirmation comes when SUBSCRIBE is not at the head, or a second time.
     for before in ["", "+OK\r\n"] {
         let mut rig = rig(1);
         rig.acquire("a");
@@ -523,7 +524,7 @@ fn only_this_clients_own_subscription_or_an_error_answers_subscribe() {
     assert!(rig.engine.is_connected(node(0)));
 }
 
-/// A lock that goes from hand to hand fast, and a call that is woken each time too late.
+/// A lock goes from hand to hand fast, and a call is woken too late each time.
 #[test]
 fn a_call_that_tries_again_and_again_leaves_no_timers_behind() {
     let mut rig = rig(1);
@@ -539,7 +540,7 @@ fn a_call_that_tries_again_and_again_leaves_no_timers_behind() {
     let timers = rig.engine.locks.timers.len();
     assert!(timers <= 3, "{timers} timers of one call");
     assert_eq!(rig.engine.in_flight(), 1);
-    // What is left ends it in time.
+    // The remaining timers end the call in time.
     rig.advance(Duration::from_secs(6));
     rig.refused();
 }

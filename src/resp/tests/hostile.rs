@@ -1,4 +1,5 @@
-//! Bytes that broke other clients, their neighbours, and the exact byte at which each is refused.
+//! Bytes that broke other clients, bytes near to them, and the exact byte at which the decoder
+//! refuses each.
 
 use super::{ProtocolError as E, decode, decode_within, fails, feed, gives, needs_more};
 use crate::resp::{Decoder, Limits};
@@ -19,7 +20,7 @@ fn counts_that_overflow_elsewhere_are_refused_as_too_long() {
             fails(format!("{kind}{len}\r\n").as_bytes(), E::FrameTooLong);
         }
     }
-    // Past 64 bits there is no need to see the rest of the line.
+    // Past 64 bits the decoder need not see the rest of the line.
     for kind in ["$", "*", "%", ">"] {
         fails(format!("{kind}18446744073709551616").as_bytes(), E::FrameTooLong);
         fails(format!("{kind}99999999999999999999").as_bytes(), E::FrameTooLong);
@@ -38,7 +39,7 @@ fn a_count_is_refused_exactly_where_its_smallest_elements_would_not_fit() {
     fails(b"|174761\r\n", E::FrameTooLong);
     needs_more(b"$1048564\r\n");
     fails(b"$1048565\r\n", E::FrameTooLong);
-    // What outer aggregates still lack counts as well.
+    // The elements that outer aggregates still lack count as well.
     needs_more(b"*2\r\n$1048557\r\n");
     fails(b"*2\r\n$1048558\r\n", E::FrameTooLong);
     fails(b"*300000\r\n*60000\r\n", E::FrameTooLong);
@@ -91,7 +92,8 @@ fn work_is_linear_under_any_chunking() {
         for size in [1, 7, 64, 16_384, input.len()] {
             let outcome = feed(input, std::iter::repeat(size), Limits::DEFAULT);
             assert_eq!((outcome.frames.len(), outcome.end), (1, Ok(0)));
-            // The end of a text line is found, then checked: nothing else is looked at twice.
+            // The decoder finds the end of a text line, then checks it: it looks at nothing else
+            // twice.
             assert!(outcome.visited <= 2 * input.len(), "{} in {size}", outcome.visited);
         }
     }
@@ -165,11 +167,12 @@ fn a_frame_may_fill_the_size_cap_but_not_pass_it() {
             assert_eq!(decode_within(input, limits(frame_len_max)).end, Err(E::FrameTooLong));
         }
     }
-    // An element that leaves too little for those behind it is the last one looked at.
+    // An element that leaves too little room for those behind it is the last one that the decoder
+    // looks at.
     let limits = Limits { frame_len_max: 16, ..Limits::DEFAULT };
     let outcome = decode_within(b"*2\r\n:1234567\r\n_", limits);
     assert_eq!((outcome.end, outcome.arrived), (Err(E::FrameTooLong), 14));
-    // Nothing behind the cap is looked at either, however much has arrived.
+    // The decoder looks at nothing behind the cap either, however much has arrived.
     assert_eq!(feed(&repeated(b"+", 1000), [1000], limits).visited, 16);
     // The cap is for each frame, not for the connection.
     let limits = Limits { frame_len_max: 5, ..Limits::DEFAULT };

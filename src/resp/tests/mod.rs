@@ -1,4 +1,4 @@
-//! Tests of `resp`, and what they share: feeding bytes as a connection would, and showing replies.
+//! Tests of `resp`, and their helpers: feeding bytes as a connection would, and showing replies.
 
 mod hostile;
 mod properties;
@@ -6,18 +6,18 @@ mod replies;
 
 use super::{Decoder, Limits, ProtocolError, Reply};
 
-/// How an input ended: the frames it held, then either an error or so many bytes left over.
+/// How an input ended: the frames in it, then either an error or the number of bytes left over.
 #[derive(Debug, Eq, PartialEq)]
 struct Outcome {
     frames: Vec<String>,
     end: Result<usize, ProtocolError>,
-    /// Bytes that had arrived when the error was raised, or all.
+    /// How many bytes had arrived when the error was raised, or all bytes.
     arrived: usize,
     visited: usize,
 }
 
-/// Feeds `input` in `chunks` (the last one is what remains) as a node does: unfinished bytes stay
-/// contiguous, finished ones are taken off.
+/// Feeds `input` in `chunks` as a node does: unfinished bytes stay contiguous, finished ones are
+/// taken off. The last chunk is the rest.
 fn feed(input: &[u8], chunks: impl IntoIterator<Item = usize>, limits: Limits) -> Outcome {
     let mut chunks = chunks.into_iter();
     let mut decoder = Decoder::new(limits);
@@ -62,7 +62,7 @@ fn decode_within(input: &[u8], limits: Limits) -> Outcome {
     by_byte
 }
 
-/// One line for a reply and all in it, spelt much like RESP.
+/// One line for a reply and all its parts, spelt much like RESP.
 fn show(reply: &Reply<'_>) -> String {
     let text = |kind: &str, bytes: &[u8]| format!("{kind}{}", bytes.escape_ascii());
     let items = |open: &str, items: &super::Items<'_>| {

@@ -1,4 +1,4 @@
-//! What holds for all inputs: cutting changes nothing, trees survive, nothing panics.
+//! Properties of all inputs: cutting changes nothing, trees survive, nothing panics.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -46,7 +46,7 @@ impl Tree {
         }
     }
 
-    /// What [`show`] should make of the decoded reply.
+    /// The text that [`show`] should make of the decoded reply.
     fn show(&self) -> String {
         let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
         match self {
@@ -128,7 +128,7 @@ fn almost_valid() -> impl Strategy<Value = Vec<u8>> {
 const DEEP: Limits = Limits { frame_len_max: 1 << 20, depth_max: 16 };
 const TIGHT: Limits = Limits { frame_len_max: 48, depth_max: 2 };
 
-/// How many replies there are in `reply`, itself included.
+/// How many replies there are in `reply`, including itself.
 fn count(reply: Reply<'_>) -> usize {
     if let Reply::Array(items) | Reply::Set(items) | Reply::Map(items) | Reply::Push(items) = reply
     {

@@ -1,4 +1,4 @@
-//! What well-formed bytes mean, how they are printed, and how commands are spelt.
+//! The meaning of well-formed bytes, how they are printed, and how commands are spelt.
 
 use super::{decode, gives, needs_more, show};
 use crate::resp::encode::{append_array_header, append_bulk, append_command, append_decimal};

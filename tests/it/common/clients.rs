@@ -1,4 +1,4 @@
-//! [`Clients`]: clients of real servers, and what their calls come to.
+//! [`Clients`]: clients of real servers, and the results of their calls.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,14 +12,16 @@ use redbolt_rig::{Cluster, PATIENCE, TTL, eventually, ms};
 
 /// Clients of servers that have just been started.
 pub(crate) trait Clients {
-    /// A configuration with a `node_timeout` that no answer of a healthy server needs.
+    /// A configuration with a `node_timeout` that is longer than any answer of a healthy server
+    /// takes.
     fn config(&self) -> Config;
 
     fn client(&self) -> Client {
         Client::connect(self.config()).expect("fresh servers are admitted")
     }
 
-    /// A client that every node votes for: with a short `node_timeout` it may connect without one.
+    /// A client for which every node votes: with a short `node_timeout` it may connect without one
+    /// of them.
     #[track_caller]
     fn whole(&self, config: Config) -> Client;
 }
@@ -36,7 +38,7 @@ impl Clients for Cluster {
     }
 }
 
-/// Waits until so many nodes vote.
+/// Waits until this many nodes vote.
 #[track_caller]
 pub(crate) fn all_vote(client: &Client, nodes: usize) {
     let is_whole = eventually(PATIENCE, || client.voters().count() as usize == nodes);
@@ -52,7 +54,7 @@ pub(crate) fn fresh_config(urls: Vec<String>) -> Config {
         .node_timeout(ms(2_000))
 }
 
-/// Key and token of a lock that is given away, once every node has answered what was sent for it.
+/// Key and token of a lock that is given away, once every node has answered every command for it.
 #[track_caller]
 pub(crate) fn given_away(mut guard: Guard) -> (Vec<u8>, LockToken) {
     let key = guard.key().to_vec();
@@ -93,7 +95,7 @@ pub(crate) fn no_quorum<L: fmt::Debug>(result: Result<L, LockError>) -> Ballot {
     ballot
 }
 
-/// Why each node did not grant, in the order of the nodes; [`Cause::None`] where it did.
+/// Why each node did not grant, in the order of the nodes; [`Cause::None`] for a node that granted.
 pub(crate) fn causes(ballot: &Ballot) -> Vec<Cause> {
     let cause = |vote| {
         if let Vote::Failed(cause) | Vote::Unknown(cause) = vote {
@@ -107,8 +109,8 @@ pub(crate) fn causes(ballot: &Ballot) -> Vec<Cause> {
     ballot.votes().map(|(_, vote)| cause(vote)).collect()
 }
 
-/// Waits until no node owes an answer and none is owed a release, at most `limit`. Returns how many
-/// releases the nodes are owed then.
+/// Waits, for at most `limit`, until no node owes an answer and none is owed a release. Returns how
+/// many releases the nodes are still owed.
 pub(crate) fn wait_released(client: &Client, limit: Duration) -> usize {
     let mut owed = 0;
     eventually(limit, || {
@@ -119,7 +121,7 @@ pub(crate) fn wait_released(client: &Client, limit: Duration) -> usize {
     owed
 }
 
-/// Waits until each node votes or is known not to.
+/// Waits until each node votes, or the client knows why it does not.
 #[track_caller]
 pub(crate) fn settled_nodes(client: &Client) {
     let is_settled =

@@ -1,4 +1,5 @@
-//! [`Looped`]: a driver whose loop is the test's own thread, for what only that thread may see.
+//! [`Looped`]: a driver whose loop is the test's own thread, for effects that only that thread may
+//! see.
 
 use std::io;
 use std::time::Duration;
@@ -20,7 +21,7 @@ pub(crate) struct Looped {
     expect(dead_code, reason = "mostly for the log and for metrics")
 )]
 impl Looped {
-    /// Drives until every node votes or is known not to.
+    /// Drives until every node votes, or the driver knows why it does not.
     #[track_caller]
     pub(crate) fn connect(config: Config) -> Self {
         let (poll, nodes) = (Poll::new().expect("a poll"), config.nodes().len());
@@ -50,7 +51,7 @@ impl Looped {
         self.driver.drive();
     }
 
-    /// Drives for so long. False, and at once, where a lease is lost.
+    /// Drives for this time. Returns false at once when a lease is lost.
     pub(crate) fn drive_for(&mut self, time: Duration) -> bool {
         let end = now() + time;
         loop {
@@ -112,7 +113,7 @@ impl Looped {
         result
     }
 
-    /// Drives until no node owes an answer and none is owed a release, at most `limit`.
+    /// Drives, for at most `limit`, until no node owes an answer and none is owed a release.
     pub(crate) fn wait_released(&mut self, limit: Duration) {
         let end = now() + limit;
         loop {

@@ -1,4 +1,4 @@
-//! The harness: that of all crates' tests, and clients of its servers.
+//! The harness: the one for all crates' tests, and clients of its servers.
 
 mod clients;
 mod looped;

@@ -1,12 +1,12 @@
-//! Subscribers of one thread, in a process with threads that have none.
+//! Subscribers of one thread, in a process whose other threads have none.
 
 use std::sync::OnceLock;
 
 use tracing::subscriber::{NoSubscriber, with_default};
 use tracing::{Dispatch, Subscriber};
 
-/// Runs `work` with a subscriber of this thread's. Another one stands beside it: as long as there is but
-/// one, a thread without any that comes to an event first switches it off for all.
+/// Runs `work` with a subscriber of this thread's. The function adds a second one: with only one, a
+/// thread without any that reaches an event first switches the event off for all.
 pub(crate) fn log_to<T>(
     subscriber: impl Subscriber + Send + Sync + 'static,
     work: impl FnOnce() -> T,

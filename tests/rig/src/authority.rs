@@ -10,7 +10,7 @@ use rcgen::{
 };
 use tempfile::TempDir;
 
-/// A CA that nobody knows but who is given its certificate.
+/// A CA that only clients with its certificate know.
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
@@ -26,7 +26,7 @@ pub struct Signed {
     pub key_file: PathBuf,
 }
 
-/// The names of this machine that nodes are found by.
+/// The names of this machine under which clients find nodes.
 pub const LOCAL: [&str; 3] = ["127.0.0.1", "::1", "localhost"];
 
 impl Authority {
@@ -35,7 +35,8 @@ impl Authority {
         let mut params = CertificateParams::new(Vec::new()).expect("no names");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
-        // Two of one name would be mistaken for each other, and their signatures for damaged ones.
+        // Clients would mistake two authorities of one name for each other, and their signatures
+        // for damaged ones.
         let number = SysRng.try_next_u64().expect("the system's random numbers");
         let name = format!("authority {number} of a test");
         params.distinguished_name.push(DnType::CommonName, name);
@@ -53,7 +54,7 @@ impl Authority {
         self.dir.path().join("ca.pem")
     }
 
-    /// A directory of this test's.
+    /// The directory of this authority's files.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
@@ -72,7 +73,7 @@ impl Authority {
         let key = KeyPair::generate().expect("a key");
         let cert = params.signed_by(&key, &self.issuer).expect("a certificate").pem();
         let key = key.serialize_pem();
-        // Its number in the directory keeps two of them apart.
+        // Its number in the directory tells the certificate from the others.
         let number = std::fs::read_dir(self.dir.path()).expect("a directory").count();
         let file = |kind: &str, text: &str| {
             let file = self.dir.path().join(format!("{number}.{kind}"));

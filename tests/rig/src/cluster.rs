@@ -12,7 +12,8 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// One server for each of `kinds`, started side by side; none if one of them is not installed.
+    /// One server for each of `kinds`, started side by side; `None` if one of them is not
+    /// installed.
     pub fn start(kinds: &[Kind], args: &[&str]) -> Option<Self> {
         for &kind in kinds {
             kind_or_skip(kind)?;
@@ -28,7 +29,7 @@ impl Cluster {
 
     /// `count` servers of all kinds in turn.
     pub fn mixed(count: usize) -> Option<Self> {
-        // The newest first: the smallest clusters have both of the native dialects.
+        // The newest kinds come first, so that the smallest clusters have both native dialects.
         let order = [Kind::Valkey91, Kind::Redis86, Kind::Redis70, Kind::Valkey81, Kind::Redis80];
         let kinds: Vec<_> = order.into_iter().cycle().take(count).collect();
         Self::start(&kinds, &[])
@@ -52,7 +53,7 @@ impl Cluster {
         self.servers.iter()
     }
 
-    /// Begins new processes for these nodes, side by side: [`RealServer::restart`].
+    /// Starts new processes for these nodes, side by side: [`RealServer::restart`].
     pub fn restart(&mut self, indices: &[usize]) {
         thread::scope(|scope| {
             for (index, server) in self.servers.iter_mut().enumerate() {
@@ -67,17 +68,17 @@ impl Cluster {
         self.servers.iter().map(RealServer::url).collect()
     }
 
-    /// What each node holds for a key.
+    /// The value that each node has for a key.
     pub fn values(&self, key: &str) -> Vec<Option<Vec<u8>>> {
         self.servers.iter().map(|server| server.get(key)).collect()
     }
 
-    /// How many nodes hold a key, whoever's.
+    /// How many nodes have a key, whichever client wrote it.
     pub fn holders(&self, key: &str) -> usize {
         self.servers.iter().filter(|server| server.exists(key)).count()
     }
 
-    /// Puts a key of somebody else's on one node.
+    /// Writes a key of a foreign client on one node.
     pub fn occupy(&self, index: usize, key: &str) {
         let reply = self.node(index).command(&["SET", key, FOREIGN, "PX", "60000"]);
         assert_eq!(reply, b"+OK\r\n");

@@ -1,9 +1,9 @@
-//! [`Kind`]: the real servers, where they are, and what becomes of a test without one.
+//! [`Kind`]: the real servers, their places, and how a test without one ends.
 
 use std::io::Write as _;
 use std::path::PathBuf;
 
-/// One of the real servers that `tests/servers.sh` lays.
+/// One of the real servers that `tests/servers.sh` installs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Redis70,
@@ -27,7 +27,7 @@ impl Kind {
         }
     }
 
-    /// Where its binary is, or would be.
+    /// The path of its binary, installed or not.
     pub fn binary(self) -> PathBuf {
         program(self.name())
     }
@@ -37,7 +37,7 @@ impl Kind {
     }
 }
 
-/// Where a program that the tests install is, or would be.
+/// The path of a program that the tests install, installed or not.
 fn program(name: &str) -> PathBuf {
     let root = std::env::var_os("REDBOLT_SERVERS").map_or_else(
         || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/servers"),
@@ -46,7 +46,7 @@ fn program(name: &str) -> PathBuf {
     root.join("bin").join(name)
 }
 
-/// A program that `script` installs; where it is not there the running test is reported as skipped.
+/// A program that `script` installs; if it is missing, the running test is reported as skipped.
 pub fn program_or_skip(name: &str, script: &str) -> Option<PathBuf> {
     let program = program(name);
     if program.exists() {
@@ -56,12 +56,12 @@ pub fn program_or_skip(name: &str, script: &str) -> Option<PathBuf> {
     None
 }
 
-/// The kinds that are installed; the others are reported as skipped for the running test.
+/// The kinds that are installed; the running test is reported as skipped for the others.
 pub fn available_kinds() -> Vec<Kind> {
     Kind::ALL.into_iter().filter_map(kind_or_skip).collect()
 }
 
-/// Runs a test that mostly waits on all kinds that are installed, side by side.
+/// Runs a test that mostly waits, side by side on all installed kinds.
 pub fn on_each_kind(test: impl Fn(Kind) + Sync) {
     let kinds = available_kinds();
     let test = &test;
@@ -84,16 +84,16 @@ pub fn kind_or_skip(kind: Kind) -> Option<Kind> {
     None
 }
 
-/// Reports the running test as skipped for want of something; in CI it fails.
+/// Reports the running test as skipped because something is missing; in CI the test fails.
 ///
-/// libtest has no word for a skipped test: `tests/run` counts these lines. They go to the stream
-/// itself, past libtest, which would keep what a passing test prints to itself.
+/// libtest cannot report a skipped test: `tests/run` counts these lines. They go to standard error
+/// itself, past libtest, which would capture the output of a passing test.
 pub fn skip(why: &str, remedy: &str) {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("a test");
     let line = format!("SKIPPED {test}: {why}");
     let in_ci = std::env::var_os("CI").is_some_and(|value| value == "true");
     assert!(!in_ci, "{line} ({remedy})");
-    // Nobody to read it is no reason to fail.
+    // The test does not fail because no process reads its output.
     let _ = writeln!(std::io::stderr(), "{line}");
 }

@@ -1,12 +1,12 @@
-//! What the tests of all crates share: real servers to test against, certificates, and a plain
-//! connection that knows nothing of Redbolt.
+//! The tools that the tests of all crates share: real servers, certificates, and a plain connection
+//! that knows nothing of Redbolt.
 //!
-//! [`RealServer`] is one process on a port and a directory of its own; [`Wire`] sends requests and
-//! takes raw replies; [`Kind`] names the servers, [`Cluster`] is the nodes of one client.
+//! [`RealServer`] is one process with its own port and directory. [`Wire`] sends requests and reads
+//! raw replies. [`Kind`] names the servers, and [`Cluster`] is the nodes of one client.
 //!
-//! Real servers come from `target/servers` (laid by `tests/servers.sh target/servers`) or from the
-//! directory that the environment variable `REDBOLT_SERVERS` names. A test whose server is not
-//! there prints `SKIPPED <test>: <why>`; with `CI=true` it fails.
+//! Real servers come from `target/servers` (laid by `tests/servers.sh target/servers`), or from the
+//! directory that the environment variable `REDBOLT_SERVERS` names. A test whose server is missing
+//! prints `SKIPPED <test>: <why>`; with `CI=true` it fails.
 
 #![expect(
     missing_docs,

@@ -2,8 +2,11 @@
 
 use std::process::Command;
 
-/// This test binary, to be run for the one test `name`, ignored or not. Fails where the binary has no such
-/// test: it would run none, and end well.
+/// A command that runs this test binary for the one test `name`, ignored or not.
+///
+/// # Panics
+///
+/// If the binary has no such test: it would run none, and end well.
 #[track_caller]
 pub fn own_test(name: &str) -> Command {
     let binary = std::env::current_exe().expect("a test has a binary");

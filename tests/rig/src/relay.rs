@@ -1,4 +1,4 @@
-//! [`Relay`]: the TLS in front of a plain server, made here, so that it can break every rule.
+//! [`Relay`]: the TLS in front of a plain server, made here so that it can break every rule.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -13,18 +13,18 @@ use rustls::{ServerConfig, ServerConnection};
 
 use crate::authority::Signed;
 
-/// What a relay does to its clients.
+/// A relay's behaviour towards its clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trick {
-    /// Nothing.
+    /// It follows all rules.
     Honest,
     /// Its answers come a byte at a time, each in a record of its own.
     Crumbs,
-    /// It takes the connection, and not a byte comes.
+    /// It takes the connection, and sends not a byte.
     Silence,
-    /// Its handshake comes a byte at a time, so slowly that it has no end.
+    /// Its handshake comes a byte at a time, so slowly that it never ends.
     SlowHandshake,
-    /// It answers the handshake as a plain server.
+    /// It answers the handshake as a plain server would.
     PlainAnswer,
     /// It closes in the middle of the handshake.
     CloseInHandshake,
@@ -40,12 +40,12 @@ pub enum Trick {
     KeyUpdates,
     /// At the first request it says goodbye.
     Goodbye,
-    /// At the first request it hangs up without a word.
+    /// At the first request it hangs up without a close message.
     Cut,
 }
 
-/// A server for TLS on a port of 127.0.0.1; what it decrypts goes to a plain server, as long as
-/// its trick lets it.
+/// A server for TLS on a port of 127.0.0.1. It sends the decrypted bytes to a plain server, as far
+/// as its trick lets it.
 pub struct Relay {
     pub port: u16,
     shared: Arc<Shared>,
@@ -56,13 +56,13 @@ struct Shared {
     behind: u16,
     trick: Mutex<Trick>,
     is_over: AtomicBool,
-    /// What names clients asked for.
+    /// The names for which clients asked.
     names: Mutex<Vec<String>>,
     connections: AtomicU32,
 }
 
 impl Relay {
-    /// In front of port `behind`, showing `shown`.
+    /// Starts a relay in front of port `behind` that shows the certificate `shown`.
     pub fn start(behind: u16, shown: &Signed, trick: Trick) -> Self {
         let chain = CertificateDer::pem_slice_iter(shown.cert.as_bytes())
             .collect::<Result<Vec<_>, _>>()
@@ -93,7 +93,7 @@ impl Relay {
                 }
                 accepting.connections.fetch_add(1, Ordering::Relaxed);
                 let serving = Arc::clone(&accepting);
-                // A connection that ends by an error has ended.
+                // An error of the connection only ends it.
                 thread::spawn(move || drop(serving.serve(stream)));
             }
         });
@@ -104,17 +104,17 @@ impl Relay {
         format!("rediss://127.0.0.1:{}", self.port)
     }
 
-    /// Does this from now on, to connections that stand as well.
+    /// Plays this trick from now on, also on connections that exist.
     pub fn play(&self, trick: Trick) {
         *self.shared.trick.lock().expect("nobody panics") = trick;
     }
 
-    /// The names that clients asked for.
+    /// The names for which clients asked.
     pub fn names(&self) -> Vec<String> {
         self.shared.names.lock().expect("nobody panics").clone()
     }
 
-    /// How many connections were made to it.
+    /// How many connections clients have made to it.
     pub fn connections(&self) -> u32 {
         self.shared.connections.load(Ordering::Relaxed)
     }
@@ -123,7 +123,7 @@ impl Relay {
 impl Drop for Relay {
     fn drop(&mut self) {
         self.shared.is_over.store(true, Ordering::Relaxed);
-        // Wakes the thread that accepts.
+        // The connection wakes the thread that accepts.
         drop(TcpStream::connect(("127.0.0.1", self.port)));
     }
 }
@@ -191,7 +191,7 @@ impl Shared {
         self.relay(session, client)
     }
 
-    /// Keeps a connection that is not answered.
+    /// Keeps a connection open without an answer.
     fn hold(&self, client: &TcpStream) -> std::io::Result<()> {
         client.set_read_timeout(Some(Duration::from_millis(50)))?;
         let mut client = client;
@@ -227,7 +227,7 @@ impl Shared {
         client.set_read_timeout(Some(TICK))?;
         let mut buffer = [0; 4096];
         while !self.is_over() {
-            // The last of the handshake may have brought the first request along.
+            // The end of the handshake may have brought the first request along.
             while let Ok(len @ 1..) = session.reader().read(&mut buffer) {
                 if self.misbehave(&mut session, &mut client)? {
                     return Ok(());
@@ -254,7 +254,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Answers a request as its trick wants; whether that was the end.
+    /// Answers a request as its trick wants. Returns whether that was the end.
     fn misbehave(
         &self,
         session: &mut ServerConnection,
@@ -264,7 +264,7 @@ impl Shared {
             Trick::PlainAfterwards => client.write_all(b"+OK\r\n+OK\r\n")?,
             Trick::HugeRecord => {
                 client.write_all(b"\x17\x03\x03\xff\xff")?;
-                // Whoever believed the length would wait, or keep all of it.
+                // A client that believed the length would wait, or keep all of it.
                 client.write_all(&[0; 60_000])?;
             }
             Trick::Forged => client.write_all(&b"\x17\x03\x03\x00\x20".repeat(8))?,
@@ -295,7 +295,7 @@ impl Shared {
     }
 }
 
-/// Whether a read with a timeout gave something; an end is an error here.
+/// Whether a read with a timeout gave bytes; an end of the stream is an error here.
 fn is_ready(result: std::io::Result<usize>) -> std::io::Result<bool> {
     match result {
         Ok(0) => Err(std::io::ErrorKind::UnexpectedEof.into()),

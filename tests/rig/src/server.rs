@@ -1,4 +1,4 @@
-//! [`RealServer`]: one real server process, ended when it is dropped.
+//! [`RealServer`]: one real server process, which ends when the value is dropped.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -23,13 +23,14 @@ pub struct RealServer {
 }
 
 impl RealServer {
-    /// Starts a server of a kind that is installed and waits until it answers. `args` are
-    /// arguments of its command line (`--requirepass`, ..), which win over the harness's own.
-    /// Where they begin with a file `.conf` there are none of the harness but the address: `%i`
-    /// stands for the port then, and `%S/redbolt-node/%i` for its directory.
+    /// Starts a server of an installed kind, and waits until it answers. `args` are arguments of
+    /// its command line (`--requirepass`, ..), which win over the harness's own.
+    ///
+    /// If they begin with a file `.conf`, the harness adds only the address. Then `%i` stands for
+    /// the port, and `%S/redbolt-node/%i` for the directory.
     pub fn start(kind: Kind, args: &[&str]) -> Self {
         let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
-        // Somebody else may take the port between the look and the server's start.
+        // Another process may take the port between the look and the server's start.
         for _ in 0..5 {
             let dir = tempfile::tempdir().expect("a directory for the server");
             let port = free_port();
@@ -54,7 +55,7 @@ impl RealServer {
         self.port
     }
 
-    /// The directory it keeps its files in.
+    /// The directory in which the server keeps its files.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
@@ -64,7 +65,7 @@ impl RealServer {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// The socket file that it listens on as well.
+    /// The socket file on which the server listens as well.
     pub fn socket(&self) -> PathBuf {
         socket(self.dir.path())
     }
@@ -74,7 +75,7 @@ impl RealServer {
         format!("unix://{}", self.socket().display())
     }
 
-    /// Stops the process (SIGSTOP) and returns once it stands.
+    /// Stops the process (SIGSTOP) and returns once it stands still.
     pub fn freeze(&self) {
         self.signal("-STOP");
         for _ in 0..ATTEMPTS {
@@ -93,19 +94,19 @@ impl RealServer {
 
     /// Kills the process (SIGKILL) and returns once it is gone.
     pub fn kill9(&mut self) {
-        // An error means that it is gone already.
+        // An error means that the process is gone already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// Begins a new process on the same port and directory, with the same arguments, and waits
+    /// Starts a new process on the same port and directory, with the same arguments, and waits
     /// until it answers.
     pub fn restart(&mut self) {
         self.restart_until(&[], |reply| !reply.starts_with(b"-LOADING"));
     }
 
-    /// As [`RealServer::restart`], with more arguments, and waits until its answer to PING is
-    /// as wanted.
+    /// Like [`RealServer::restart`], with more arguments; waits until the answer to PING is as
+    /// wanted.
     pub fn restart_until(&mut self, more: &[&str], wanted: impl Fn(&[u8]) -> bool) {
         self.kill9();
         let mut args = self.args.clone();
@@ -114,7 +115,7 @@ impl RealServer {
         assert!(self.answers(wanted), "{} does not come back", self.kind.name());
     }
 
-    /// Makes it a replica of `master`, and returns once it has its keys.
+    /// Makes the server a replica of `master`, and returns once it has its keys.
     pub fn replicate(&self, master: &Self) {
         self.command(&["REPLICAOF", "127.0.0.1", &master.port().to_string()]);
         let has_synced = || {
@@ -124,7 +125,7 @@ impl RealServer {
         assert!(eventually(PATIENCE, has_synced), "{} does not follow", self.kind.name());
     }
 
-    /// Ends the connections of all clients, those with a subscription too.
+    /// Ends the connections of all clients, also those with a subscription.
     pub fn hang_up(&self) {
         for kind in ["normal", "pubsub"] {
             self.command(&["CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"]);
@@ -136,12 +137,12 @@ impl RealServer {
         Wire::connect(self.port).expect("the server accepts")
     }
 
-    /// One command on a connection of its own; the raw reply.
+    /// Sends one command on a connection of its own, and returns the raw reply.
     pub fn command<A: AsRef<[u8]>>(&self, args: &[A]) -> Vec<u8> {
         self.connect().ask(args).expect("the server answers")
     }
 
-    /// The string that a key holds.
+    /// The string at a key.
     pub fn get(&self, key: &str) -> Option<Vec<u8>> {
         let reply = self.command(&["GET", key]);
         let at = reply.windows(2).position(|pair| pair == b"\r\n")?;
@@ -149,7 +150,7 @@ impl RealServer {
         Some(body.to_vec())
     }
 
-    /// Milliseconds until a key ends; -1 without an end, -2 without the key.
+    /// Milliseconds until a key ends; -1 if it has no end, -2 if there is no key.
     pub fn pttl(&self, key: &str) -> i64 {
         let reply = self.command(&["PTTL", key]);
         let digits = std::str::from_utf8(&reply).ok().and_then(|text| text.strip_prefix(':'));
@@ -161,7 +162,7 @@ impl RealServer {
         self.command(&["EXISTS", key]) == b":1\r\n"
     }
 
-    /// How often it ran a command since it started or was told `CONFIG RESETSTAT`.
+    /// How often the server ran a command since its start or the last `CONFIG RESETSTAT`.
     pub fn calls(&self, command: &str) -> u64 {
         let stats = self.command(&["INFO", "commandstats"]);
         let stats = String::from_utf8(stats).expect("INFO is text");
@@ -176,14 +177,14 @@ impl RealServer {
         assert!(status.is_ok_and(|status| status.success()), "kill {signal}");
     }
 
-    /// Whether the process gives a wanted answer before it ends or patience does.
+    /// Whether the process gives a wanted answer before it ends or the attempts run out.
     fn answers(&mut self, wanted: impl Fn(&[u8]) -> bool) -> bool {
         for _ in 0..ATTEMPTS {
             if self.child.try_wait().is_ok_and(|status| status.is_some()) {
                 return false;
             }
-            // A server opens its socket file once it has the port: without one it is another
-            // server that answers there, and this one is about to give up.
+            // A server opens its socket file once it has the port. Without the file, another server
+            // answers on the port, and this one is about to give up.
             let has_port = socket(self.dir.path()).exists();
             let reply = Wire::connect(self.port).and_then(|mut wire| wire.ask(&["PING"]));
             if has_port && reply.is_ok_and(|reply| wanted(&reply)) {
@@ -206,7 +207,7 @@ fn spawn(kind: Kind, port: u16, dir: &Path, args: &[String]) -> Child {
     let mut command = Command::new(kind.binary());
     let is_deployed = args.first().is_some_and(|first| first.ends_with(".conf"));
     if is_deployed {
-        // As a unit file writes them: all settings but the address are the test's.
+        // As a unit file writes them: the test sets everything but the address.
         let place = dir.display().to_string();
         let filled = |arg: &String| {
             arg.replace("%S/redbolt-node/%i", &place).replace("%i", &port.to_string())
@@ -228,7 +229,8 @@ fn socket(dir: &Path) -> PathBuf {
 const ATTEMPTS: usize = 1_000;
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(10);
 
-/// Whether a process stands, after SIGSTOP. Where that cannot be seen the signal itself has to do.
+/// Whether a process stands still after SIGSTOP. Where that cannot be seen, the function trusts the
+/// signal.
 pub fn is_stopped(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
     stat.map_or(true, |text| text.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T')))

@@ -5,7 +5,7 @@ use crate::kind::{Kind, kind_or_skip};
 use crate::ports::free_port;
 use crate::server::RealServer;
 
-/// Those of the real servers that are built with TLS.
+/// The real servers that are built with TLS.
 pub const TLS_KINDS: [Kind; 3] = [Kind::Redis70, Kind::Redis80, Kind::Valkey81];
 
 /// A server, and its port for TLS.
@@ -15,7 +15,7 @@ pub struct TlsServer {
 }
 
 impl TlsServer {
-    /// Starts a server that shows `shown` and, where it asks for certificates, takes those that
+    /// Starts a server that shows `shown`. Where it asks for certificates, it takes those that
     /// `authority` signed. `args` are further arguments: `--tls-auth-clients yes`, ..
     pub fn start(kind: Kind, authority: &Authority, shown: &Signed, args: &[&str]) -> Option<Self> {
         kind_or_skip(kind)?;

@@ -1,14 +1,14 @@
-//! How tests wait for things that take a while, and what they call too long.
+//! How tests wait for events, and how late an event may be.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// How long a test waits for what must come; reaching it is a failure.
+/// How long a test waits for an event that must come; a test that waits for longer fails.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a loaded machine may add to the end of a call.
+/// The time that a loaded machine may add to a call.
 pub const SLACK: Duration = Duration::from_secs(2);
 
 /// The TTL of locks that must not end during a test.
@@ -18,7 +18,7 @@ pub const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// Time since the machine booted, suspended or not: the clock that deadlines are counted on.
+/// Time since the machine booted, suspended or not: deadlines are counted on this clock.
 pub fn now() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let seconds = u64::try_from(time.tv_sec).expect("the clock began at boot");
@@ -26,7 +26,7 @@ pub fn now() -> Duration {
     Duration::new(seconds, nanos)
 }
 
-/// Whether `condition` comes true within `limit`.
+/// Whether `condition` becomes true within `limit`.
 pub fn eventually(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let end = now() + limit;
     loop {
@@ -40,7 +40,8 @@ pub fn eventually(limit: Duration, mut condition: impl FnMut() -> bool) -> bool 
     }
 }
 
-/// Calls again where a signal has interrupted it, as the stop and the continuation of this process do.
+/// Calls again if a signal interrupted the call, as the stop and the continuation of this process
+/// do.
 pub fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {
         match call() {
@@ -57,7 +58,7 @@ pub fn timed<T>(call: impl FnOnce() -> T) -> (T, Duration) {
     (value, now() - begin)
 }
 
-/// Runs `call`, which must end by `deadline`, give or take what a loaded machine adds.
+/// Runs `call`, which must end by `deadline`, plus the time that a loaded machine may add.
 #[track_caller]
 pub fn ends_within<T>(deadline: Duration, call: impl FnOnce() -> T) -> T {
     let (value, elapsed) = timed(call);
@@ -65,8 +66,8 @@ pub fn ends_within<T>(deadline: Duration, call: impl FnOnce() -> T) -> T {
     value
 }
 
-/// Tries something that must come by a deadline and says how late it came: a busy machine is late now and
-/// then, but not by more than `limit` at each try.
+/// Tries an action that must come by a deadline and returns how late it came. A busy machine is
+/// late now and then, but not by more than `limit` at each try.
 #[track_caller]
 pub fn soon_after(limit: Duration, mut late: impl FnMut() -> Duration) {
     const TRIES: usize = 5;
@@ -74,7 +75,7 @@ pub fn soon_after(limit: Duration, mut late: impl FnMut() -> Duration) {
     assert!(tries.len() < TRIES, "at each try too late: {tries:?}");
 }
 
-/// Sets a flag at its end: threads that go on until then end also where an assertion fails.
+/// Sets a flag at its end, so that threads that run until then also end if an assertion fails.
 pub struct StopAtEnd<'a>(pub &'a AtomicBool);
 
 impl Drop for StopAtEnd<'_> {

@@ -1,6 +1,7 @@
-//! [`Wire`]: a plain blocking connection, and just enough RESP to find where a reply ends.
+//! [`Wire`]: a plain blocking connection, and just enough RESP to find the end of a reply.
 //!
-//! Written apart from the crate's own encoder and decoder: it is what they are held against.
+//! This code is independent of the crate's own encoder and decoder, because the tests compare those
+//! with it.
 
 use std::fmt::Debug;
 use std::io::{Read, Write};
@@ -9,7 +10,7 @@ use std::time::Duration;
 
 use crate::wait::uninterrupted;
 
-/// How long any single reply may take; a test that reaches it has failed.
+/// How long any single reply may take; a test that waits for longer has failed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// One connection to a server.
@@ -35,12 +36,12 @@ impl Wire {
         Self::connect(port_of(url))
     }
 
-    /// Writes bytes as they are.
+    /// Writes the bytes unchanged.
     pub fn send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         self.stream.write_all(bytes)
     }
 
-    /// The next whole reply, as it came.
+    /// The next whole reply, unchanged.
     pub fn reply(&mut self) -> std::io::Result<Vec<u8>> {
         loop {
             if let Some(len) = frame_len(&self.unread) {
@@ -61,10 +62,11 @@ impl Wire {
         self.reply()
     }
 
-    /// Everything until the peer closes.
+    /// All bytes until the peer closes.
     pub fn read_to_end(&mut self) -> Vec<u8> {
         let mut bytes = std::mem::take(&mut self.unread);
-        // A peer that closes while it still has input of ours resets the connection: an end too.
+        // A peer that closes while it still has unread input of ours resets the connection: that is
+        // an end too.
         let _ = self.stream.read_to_end(&mut bytes);
         bytes
     }
@@ -88,7 +90,7 @@ pub fn port_of(url: &str) -> u16 {
     port.unwrap_or_else(|| panic!("{url} ends with a port"))
 }
 
-/// The length of the whole reply that `bytes` begin with; none while it is not whole.
+/// The length of the whole reply at the begin of `bytes`; `None` while it is not whole.
 fn frame_len(bytes: &[u8]) -> Option<usize> {
     let line = bytes.windows(2).position(|pair| pair == b"\r\n")?;
     let head = line + 2;

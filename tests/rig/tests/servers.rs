@@ -1,10 +1,11 @@
-//! The harness itself: a real server can be frozen, thawed, killed and brought back, a test started.
+//! The harness itself: a test can freeze, thaw, kill and restart a real server, and start a test as
+//! a process.
 
 use std::os::unix::net::UnixStream;
 
 use redbolt_rig::{RealServer, Wire, available_kinds, own_test, request};
 
-/// Every other test with real servers rests on this one.
+/// Every other test with real servers depends on this one.
 #[test]
 fn a_real_server_answers_freezes_thaws_dies_and_comes_back() {
     for kind in available_kinds() {
@@ -35,7 +36,7 @@ fn a_real_server_answers_freezes_thaws_dies_and_comes_back() {
     }
 }
 
-/// A process that runs no test ends well.
+/// A process that runs no test would end well.
 #[test]
 #[should_panic(expected = "this binary has no test a_test_that_was_renamed")]
 fn a_process_that_would_run_no_test_fails_the_test_that_starts_it() {

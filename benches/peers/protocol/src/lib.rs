@@ -1,4 +1,5 @@
-//! The line protocol between the runner and the program of one client; see `benches/peers/README.md`.
+//! The line protocol between the runner and the program of one client. See
+//! `benches/peers/README.md`.
 //!
 //! A client in Rust implements [`Peer`] and calls [`serve`].
 
@@ -14,7 +15,7 @@ pub struct Span {
     pub to: u64,
 }
 
-/// What a run of many workers did.
+/// The result of a run with many workers.
 pub struct Cycles {
     pub cycles: u64,
     pub failed: u64,
@@ -25,19 +26,19 @@ pub type Result<T> = std::result::Result<T, String>;
 
 /// One client of one set of nodes.
 pub trait Peer {
-    /// The versions of what is measured.
+    /// The versions of the measured client and its parts.
     fn versions(&self) -> String;
-    /// How it is set up.
+    /// How the client is set up.
     fn settings(&self) -> &'static str;
-    /// One attempt: whether it won.
+    /// Makes one attempt. Returns whether it won.
     fn try_lock(&mut self, key: &str, ttl: Duration) -> Result<bool>;
     /// Waits for the lock as the client's users would.
     fn lock(&mut self, key: &str, ttl: Duration) -> Result<Span>;
-    /// Releases what was locked; whether the client says that it was still held.
+    /// Releases the lock. Returns whether the client reports that it still held it.
     fn unlock(&mut self, key: &str) -> Result<(Span, bool)>;
-    /// Extends what was locked; `None` if the client cannot.
+    /// Extends the lock; `None` if the client cannot.
     fn extend(&mut self, key: &str, ttl: Duration) -> Result<Option<bool>>;
-    /// Acquires and releases fresh keys, so many at once.
+    /// Acquires and releases fresh keys, with this many workers at once.
     fn cycles(&mut self, time: Duration, workers: usize, prefix: &str) -> Result<Cycles>;
 }
 
@@ -65,7 +66,7 @@ pub fn now() -> u64 {
         + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
-/// Runs `call` and says when.
+/// Runs `call`, and returns when it began and ended.
 pub fn timed<T>(call: impl FnOnce() -> T) -> (T, Span) {
     let from = now();
     let value = call();
@@ -76,7 +77,7 @@ pub fn timed<T>(call: impl FnOnce() -> T) -> (T, Span) {
 pub fn serve(peer: &mut impl Peer) {
     let mut out = std::io::stdout().lock();
     let mut say = |answer: Value| {
-        // Nobody to read it: the next read of a line ends the program.
+        // If no process reads the answer, the next read of a line ends the program.
         let _ = writeln!(out, "{answer}").and_then(|()| out.flush());
     };
     say(json!({ "versions": peer.versions(), "settings": peer.settings() }));
@@ -115,7 +116,7 @@ fn end_of(time: Duration) -> u64 {
     now() + u64::try_from(time.as_nanos()).unwrap_or(0)
 }
 
-/// Takes the lock again and again, and says when it was held.
+/// Takes the lock again and again, and returns the times for which it held it.
 fn hold_for(
     peer: &mut impl Peer,
     key: &str,
@@ -153,10 +154,10 @@ fn latency(peer: &mut impl Peer, time: Duration, prefix: &str) -> Value {
     json!({ "us": us, "failed": failed })
 }
 
-/// The TTL of what is measured.
+/// The TTL of the measured locks.
 pub const TTL: Duration = Duration::from_secs(10);
 
-/// As many threads as workers, each doing `cycle` on fresh keys until the time is over.
+/// As many threads as workers; each runs `cycle` on fresh keys until the time is over.
 pub fn threads<C>(
     time: Duration,
     workers: usize,

@@ -30,7 +30,7 @@ impl Redbolt {
         Ok(Self { client, config, is_tuned, held: HashMap::new() })
     }
 
-    /// So many locks under way at once, on this thread alone.
+    /// This many locks under way at once, on this thread alone.
     fn looped(&self, time: Duration, window: usize, prefix: &str) -> Result<Cycles> {
         let text = |error: &dyn Error| error.to_string();
         let mut driver = Driver::standalone(self.config.clone()).map_err(|error| text(&error))?;
@@ -43,7 +43,7 @@ impl Redbolt {
         let (mut number, mut cycles, mut failed) = (0_u64, 0, 0);
         let mut next = |driver: &mut Driver| {
             number += 1;
-            // As `lock` does, which the other workers call.
+            // Like `lock`, which the other workers call.
             let options = LockOptions::new(TTL).retry(Retry::default());
             u64::from(driver.lock(format!("{prefix}:{number:06}"), options).is_err())
         };

@@ -8,7 +8,7 @@ use redlock::{Lock, RedLock};
 
 struct Redlock {
     manager: &'static RedLock,
-    /// One attempt and no more.
+    /// A manager that makes one attempt and no more.
     once: &'static RedLock,
     is_tuned: bool,
     held: HashMap<String, Lock<'static>>,
@@ -49,7 +49,7 @@ impl Peer for Redlock {
 
     fn lock(&mut self, key: &str, ttl: Duration) -> Result<Span> {
         loop {
-            // What `acquire` does, without its guard, which releases where it is dropped.
+            // The steps of `acquire`, without its guard, which releases when it is dropped.
             let (lock, span) = timed(|| self.manager.lock(key.as_bytes(), ms(ttl)));
             if let Some(lock) = lock.map_err(|error| error.to_string())? {
                 self.held.insert(key.to_owned(), lock);
@@ -61,7 +61,7 @@ impl Peer for Redlock {
     fn unlock(&mut self, key: &str) -> Result<(Span, bool)> {
         let lock = self.held.remove(key).ok_or("not locked")?;
         let ((), span) = timed(|| self.manager.unlock(&lock));
-        // The crate does not say.
+        // The crate does not report whether it still held the lock.
         Ok((span, true))
     }
 

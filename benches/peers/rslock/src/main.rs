@@ -10,7 +10,7 @@ use tokio::runtime::{Builder, Runtime};
 struct Rslock {
     runtime: Runtime,
     manager: LockManager,
-    /// One attempt and no more.
+    /// A manager that makes one attempt and no more.
     once: LockManager,
     is_tuned: bool,
     held: HashMap<String, Lock>,
@@ -22,7 +22,7 @@ impl Rslock {
         let mut manager = LockManager::new(urls);
         let mut once = manager.clone();
         once.set_retry(1, Duration::from_millis(1));
-        // As `#[tokio::main]` has it, or all tasks on the one thread that waits for them.
+        // As `#[tokio::main]` sets it up, or with all tasks on the one thread that waits for them.
         let mut runtime = Builder::new_multi_thread();
         if is_tuned {
             manager.set_retry(1_000, Duration::from_millis(5));
@@ -64,7 +64,7 @@ impl Peer for Rslock {
     fn unlock(&mut self, key: &str) -> Result<(Span, bool)> {
         let lock = self.held.remove(key).ok_or("not locked")?;
         let ((), span) = timed(|| self.runtime.block_on(self.manager.unlock(&lock)));
-        // The crate does not say.
+        // The crate does not report whether it still held the lock.
         Ok((span, true))
     }
 

@@ -1,4 +1,4 @@
-//! Redbolt beside other clients: all on the same servers, in turn, in the same run.
+//! Redbolt beside other clients: all run on the same servers, in turn, in the same run.
 //!
 //! `peer-runner --nodes HOST:PORT,.. --pids PID,.. --bin DIR --log DIR [--perf FILE]
 //! [--rounds N] [NAME ..]`; see `benches/peers/run`, which starts it.
@@ -31,7 +31,7 @@ const NAMES: [&str; 9] = [
     "redlock-rs",
 ];
 
-/// What the command line says.
+/// The options of the command line.
 #[derive(Default)]
 struct Options {
     nodes: Vec<String>,
@@ -69,7 +69,7 @@ fn options() -> Anything<Options> {
     Ok(options)
 }
 
-/// The programs of each client, warm, and those that were left out.
+/// The programs of each client, warm, and the clients that were left out.
 fn start(options: &Options, proxy: &Proxy) -> Anything<(Vec<Row>, Vec<String>)> {
     let nodes = options.nodes.join(",");
     let mut slow = options.nodes.clone();
@@ -81,7 +81,7 @@ fn start(options: &Options, proxy: &Proxy) -> Anything<(Vec<Row>, Vec<String>)> 
     for &name in &options.names {
         let bin = options.bin.join(name);
         if !bin.exists() {
-            // What `benches/peers/build` said of it.
+            // `benches/peers/build` wrote the reason.
             let why = std::fs::read_to_string(options.bin.join("../missing").join(name));
             left_out.push(format!("{name}: {}", why.as_deref().unwrap_or("not built").trim()));
             continue;
@@ -96,7 +96,8 @@ fn start(options: &Options, proxy: &Proxy) -> Anything<(Vec<Row>, Vec<String>)> 
                 row.check(&mut redbolt)?;
                 Ok(row)
             };
-            // On a busy machine some do not get their connections in the time that they allow.
+            // On a busy machine some programs do not get their connections in the time that they
+            // allow.
             let row = try_row().or_else(|_| try_row()).or_else(|_| try_row());
             match row {
                 Ok(row) => rows.push(row),
@@ -107,7 +108,8 @@ fn start(options: &Options, proxy: &Proxy) -> Anything<(Vec<Row>, Vec<String>)> 
     Ok((rows, left_out))
 }
 
-/// One scenario for all rows, in an order that changes; a row that fails is left out from then on.
+/// Runs one scenario for all rows, in an order that changes; a row that fails is left out from then
+/// on.
 fn each(
     rows: &mut Vec<Row>,
     left_out: &mut Vec<String>,
@@ -131,7 +133,7 @@ fn each(
     }
 }
 
-/// Numbers that need not be good (splitmix64).
+/// Random numbers of low quality, which suffice here (splitmix64).
 fn random() -> impl FnMut() -> u64 {
     let mut state = redbolt::now().as_nanos();
     move || {
@@ -148,7 +150,7 @@ fn main() -> Anything {
     let server = server.ok_or("no process of that node")?;
     let proxy = Proxy::start(faulty)?;
     let begin = redbolt::now();
-    // What others do on the machine shows in every figure.
+    // The load of other processes on the machine shows in every figure.
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let load = load.split(' ').next().unwrap_or_default();
     eprintln!("starting and warming up");
@@ -161,7 +163,7 @@ fn main() -> Anything {
         each(&mut rows, &mut left_out, round, Row::measure_cycles);
         each(&mut rows, &mut left_out, round, |row| row.measure_handover(&mut random));
         each(&mut rows, &mut left_out, round, |row| row.measure_slow(&proxy));
-        // What it takes is mostly waiting, and the same each time.
+        // This scenario mostly waits, and takes about the same time in each round.
         if round.is_multiple_of(2) {
             each(&mut rows, &mut left_out, round, |row| row.measure_hung(server));
         }

@@ -15,16 +15,17 @@ const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// How long any answer may take beyond what was asked for.
+/// How long any answer may take beyond the time that was asked for.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// When an acquisition beside a hung node is given up.
+/// The limit for an acquisition beside a hung node.
 pub(crate) const HUNG_LIMIT: Duration = Duration::from_secs(2);
-/// What the slow node's round trip takes longer.
+/// How much longer the slow node's round trip takes.
 const SLOW: Duration = Duration::from_millis(20);
 /// The node that hangs, or is slow.
 pub(crate) const FAULTY: usize = 2;
 
-/// What one slice of latencies showed: microseconds, and how often a lock was not won or not held.
+/// The result of one slice of latencies: microseconds, and how often a lock was not won or not
+/// held.
 #[derive(Default)]
 pub(crate) struct Slice {
     pub(crate) us: Vec<f64>,
@@ -39,7 +40,7 @@ impl Slice {
     }
 }
 
-/// A client with one kind of settings: its programs, and what was seen of it.
+/// A client with one kind of settings: its programs, and their results.
 pub(crate) struct Row {
     pub(crate) name: &'static str,
     pub(crate) setting: &'static str,
@@ -48,7 +49,7 @@ pub(crate) struct Row {
     first: Program,
     second: Program,
     slow_program: Program,
-    /// Keys have new names in every slice.
+    /// The client uses new names for its keys in every slice.
     slices: u32,
     pub(crate) latency: Vec<Slice>,
     pub(crate) cycles: Vec<f64>,
@@ -100,8 +101,8 @@ impl Row {
         format!("{}-{}:{}", self.name, self.setting, self.slices)
     }
 
-    /// Whether its locks are locks: one that it holds keeps Redbolt out, one that it released does
-    /// not.
+    /// Whether the client's locks are locks: one that it holds keeps Redbolt out, and one that it
+    /// released does not.
     pub(crate) fn check(&mut self, redbolt: &mut Client) -> Anything {
         let key = self.prefix();
         // pottery puts all keys below a prefix of its own.
@@ -128,7 +129,7 @@ impl Row {
 
     pub(crate) fn warm_up(&mut self) -> Anything {
         let prefix = self.prefix();
-        // A JVM is slow until it has compiled what it runs often.
+        // A JVM is slow until it has compiled the code that it runs often.
         let time = if self.name == "redisson" { 2_000 } else { 500 };
         for program in [&mut self.first, &mut self.second, &mut self.slow_program] {
             program.ask(&format!("latency {time} {prefix}"), PATIENCE)?;
@@ -152,8 +153,8 @@ impl Row {
         Ok(())
     }
 
-    /// One process holds, the other waits; from the call of the one's release to the return of the
-    /// other's call. They take turns.
+    /// One process holds the lock, and the other waits. The time runs from the call of the holder's
+    /// release to the return of the waiter's call. They take turns.
     pub(crate) fn measure_handover(&mut self, random: &mut impl FnMut() -> u64) -> Anything {
         let key = self.prefix();
         let lock = format!("lock {key} 10000");
@@ -166,7 +167,7 @@ impl Row {
                 (&mut self.second, &mut self.first)
             };
             waiter.say(&lock)?;
-            // No client's rhythm of retries is met on purpose.
+            // The random pause keeps clear of any client's rhythm of retries.
             thread::sleep(ms(20) + Duration::from_micros(random() % 60_000));
             let released = holder.ask(&unlock, PATIENCE)?;
             let won = waiter.answer(PATIENCE)?.ok_or("the waiter never wins")?;
@@ -177,8 +178,8 @@ impl Row {
         Ok(())
     }
 
-    /// Acquisitions while one server is stopped; what lasts longer than the limit ends with its
-    /// going on, and counts as endless.
+    /// Acquisitions while one server is stopped. An acquisition that lasts longer than the limit
+    /// ends when the server goes on, and counts as endless.
     pub(crate) fn measure_hung(&mut self, server: Pid) -> Anything {
         let prefix = self.prefix();
         let stopped = Stopped::new(server)?;
@@ -192,7 +193,7 @@ impl Row {
             Slice { us: vec![f64::INFINITY], failed: 0 }
         };
         self.hung.push(slice);
-        // It and the server take in what was left over.
+        // The client and the server work off what is left over.
         self.second.ask(&format!("latency 100 {prefix}:after"), PATIENCE)?;
         Ok(())
     }
@@ -207,7 +208,7 @@ impl Row {
     }
 }
 
-/// A stopped server, which goes on where this is dropped.
+/// A stopped server, which goes on when this value is dropped.
 struct Stopped(Pid);
 
 impl Stopped {

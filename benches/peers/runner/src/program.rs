@@ -1,4 +1,4 @@
-//! The program of one client, under way, behind the line protocol.
+//! The running program of one client, behind the line protocol.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -19,7 +19,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Starts a program; what it says of itself is its first [`answer`](Self::answer).
+    /// Starts a program; its first [`answer`](Self::answer) describes it.
     pub(crate) fn start(bin: &Path, nodes: &str, setting: &str, log: &Path) -> Anything<Self> {
         let log = File::options().create(true).append(true).open(log)?;
         let mut child = Command::new(bin)
@@ -47,7 +47,7 @@ impl Program {
         Ok(self.input.flush()?)
     }
 
-    /// The next answer; none if it does not come in time.
+    /// The next answer; `None` if it does not come in time.
     pub(crate) fn answer(&mut self, limit: Duration) -> Anything<Option<Value>> {
         match self.answers.recv_timeout(limit) {
             Ok(line) => {
@@ -61,7 +61,7 @@ impl Program {
         }
     }
 
-    /// One line and its answer.
+    /// Sends one line, and returns its answer.
     pub(crate) fn ask(&mut self, line: &str, limit: Duration) -> Anything<Value> {
         self.say(line)?;
         self.answer(limit)?.ok_or_else(|| format!("no answer to `{line}` in {limit:?}").into())
@@ -70,7 +70,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // It may have ended already.
+        // An error means that the program has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -8,7 +8,7 @@ use crate::measure::{HUNG_LIMIT, Row, Slice};
 const BEGIN: &str = "<!-- benches/peers/run writes from here -->\n";
 const END: &str = "<!-- to here -->\n";
 
-/// The value at a share of all, of any order.
+/// The value at this share of all values, which need no order.
 pub(crate) fn percentile(values: impl Iterator<Item = f64>, share: f64) -> Option<f64> {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
@@ -20,7 +20,7 @@ fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     percentile(values, 0.5)
 }
 
-/// What one row comes to, in microseconds; `None` where no lock was won.
+/// The figures of one row, in microseconds; `None` where the client won no lock.
 pub(crate) struct Figures {
     pub(crate) p50: Option<f64>,
     pub(crate) p99: Option<f64>,

@@ -1,5 +1,5 @@
-//! [`Requests`]: random requests of the kinds that a lock client sends, and of kinds it never
-//! should.
+//! [`Requests`]: random requests of the kinds that a lock client sends, and of kinds that it must
+//! never send.
 
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
@@ -28,7 +28,7 @@ impl Requests {
         self.rng.random_range(1..=end)
     }
 
-    /// What goes out in one write: often one request, sometimes a pipeline.
+    /// The requests of one write: often one request, sometimes a pipeline.
     pub(crate) fn batch(&mut self) -> Vec<Request> {
         let len = if self.chance(0.6) { 1 } else { self.up_to(6) };
         (0..len).map(|_| self.request()).collect()
@@ -57,7 +57,8 @@ impl Requests {
         for word in self.one(table).split(' ') {
             self.fill(word, &mut args);
         }
-        // Now and then with an argument too few or too many, or in another case.
+        // Now and then the request has one argument too few or too many, or its name in another
+        // case.
         match self.rng.random_range(0..60) {
             0 if args.len() > 1 => drop(args.pop()),
             1 => self.fill("V", &mut args),
@@ -97,7 +98,7 @@ impl Requests {
         args.push(arg);
     }
 
-    /// A proper amount of time. No two of a stream are near each other, so that a millisecond of
+    /// A proper amount of time. No two amounts of a stream are near each other, so a millisecond of
     /// difference between two servers decides no GT or LT.
     fn amount(&mut self) -> Vec<u8> {
         self.amounts += 1;
@@ -163,9 +164,11 @@ const SET_OPTIONS: [&str; 16] = [
     "PX",
     "PXAT 99999999999999",
 ];
-/// `K` is a key, `V` a value, `P` a proper amount of time, `T` any, `O` options of SET, `E` of PEXPIRE; `SR` and
-/// `SE` are the scripts, `HR` and `HE` their hashes; `SA`, `SU`, `HA` and `HU` those of fences, `N` a fence; `ST` and
-/// `HT` that of a hand-over. Heavy rows stand more than once.
+/// `K` is a key, `V` a value, `P` a proper amount of time, `T` any amount, `O` options of SET, `E`
+/// of PEXPIRE.
+/// `SR` and `SE` are the scripts, and `HR` and `HE` their hashes. `SA`, `SU`, `HA` and `HU` are
+/// those of fences, and `N` is a fence. `ST` and `HT` are those of a hand-over. Important rows come
+/// more than once.
 const TEMPLATES: &[&str] = &[
     "SET K V",
     "SET K V NX PX T",
@@ -227,8 +230,8 @@ const TEMPLATES: &[&str] = &[
     "HELLO",
     "FOO K V",
 ];
-/// Rarer rows, drawn one time in twenty. AUTH is not among them: wrong credentials are not always
-/// answered, which `embedded_conditions` shows.
+/// Rarer rows, drawn one time in twenty. AUTH is not among them, because servers do not always
+/// answer wrong credentials, as `conditions.rs` shows.
 const RARE: &[&str] = &[
     "SELECT 1",
     "FLUSHDB",
