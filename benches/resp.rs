@@ -4,7 +4,7 @@
 
 // The codec is no public name, and stands on nothing else of the crate.
 #[path = "../src/resp/mod.rs"]
-#[allow(dead_code, unused_imports, unreachable_pub, reason = "a benchmark calls a part of it")]
+#[expect(dead_code, unused_imports, reason = "a benchmark calls a part of it")]
 mod resp;
 
 use std::hint::black_box;
