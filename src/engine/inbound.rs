@@ -171,7 +171,13 @@ impl Engine {
     }
 
     fn greeted(&mut self, id: NodeId, now: Now) {
+        let was_heard = self.locks.nodes.at(id).takes_transfers();
         self.locks.nodes.conclude_greeting(id, now);
+        if !was_heard && self.locks.nodes.at(id).takes_transfers() {
+            // Until now the node may have counted a lost connection as a listener, for offers that
+            // the client made meanwhile. The deletes go behind the subscription.
+            self.locks.offers_unheard(id, now);
+        }
     }
 
     /// Handles every pending request of a connection that has ended, in the order in which it was

@@ -14,7 +14,8 @@
 //!   offers. A token that it does not know, or has given away, stays until its TTL ends.
 //! - The client remembers an ended offer, used or not, for as long as a late script may still write
 //!   its token. If a connection ends meanwhile, a hand-over may have gone unheard, so the client
-//!   owes a compare-and-delete of the token.
+//!   owes a compare-and-delete of the token. The same holds for an offer that the client made before
+//!   the node was back: until the node notices that it lost a connection, it counts it as a listener.
 
 use super::core::Locks;
 use super::handover::Past;
@@ -382,7 +383,8 @@ impl Locks {
         self.timers.remove(Timer::Offers);
     }
 
-    /// The connection to the node has ended: its messages about offers may be lost.
+    /// The connection to the node has ended, or the next one has begun: the node's messages about
+    /// offers may be lost.
     pub(in crate::engine) fn offers_unheard(&mut self, id: NodeId, now: Now) {
         for slot_index in self.offers.all() {
             let slot = self.slots.at_mut(slot_index);

@@ -104,6 +104,23 @@ fn a_script_that_ran_unheard_after_the_lock_was_taken_over_is_released_with_the_
     assert!(rig.waiting(2).contains(&"DELIFEQ".into()), "{:?}", rig.waiting(2));
 }
 
+/// The node takes the lost connection for a listener until it notices the loss, and keeps the key.
+#[test]
+fn an_offer_that_was_made_while_a_node_was_away_is_deleted_there_when_it_is_back() {
+    let mut rig = rig(3);
+    given_up(&mut rig);
+    settle(&mut rig);
+    rig.lose(1);
+    rig.acquire_with("a", waking::waiting());
+    settle(&mut rig);
+    let token = offered(&rig);
+    rig.connect(1);
+    rig.collect();
+    let of = |command: &Vec<String>| crate::token::unhex(command.get(2)?.as_bytes());
+    let deleted = rig.inbox[1].iter().filter(|command| command[0] == "DELIFEQ").filter_map(of);
+    assert!(deleted.into_iter().any(|deleted| deleted == token), "{:?}", rig.inbox[1]);
+}
+
 /// Forged: every client can read the token of an attempt on the nodes.
 #[test]
 pub(super) fn no_message_is_a_vote_for_an_attempt() {
