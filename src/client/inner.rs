@@ -70,10 +70,13 @@ impl Inner {
         // A panic in the table would be a bug; later calls still get an answer.
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         let (value, then) = work(&mut table);
-        let place = if then == Then::ComesBack { None } else { table.must_wake() };
+        let place = match then {
+            Then::ComesBack => None,
+            Then::Wakes | Then::Leads => table.must_wake(then == Then::Leads),
+        };
         drop(table);
         // A leader still waits until the thread at the sockets has made room.
-        if let Some(place) = place.filter(|place| then == Then::Wakes || *place == Place::Sockets) {
+        if let Some(place) = place {
             self.threads.wake(place);
         }
         value

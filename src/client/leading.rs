@@ -46,16 +46,18 @@ impl Table {
         until
     }
 
-    /// Where a thread sleeps that must be woken for the work in the table. Says so only once.
-    pub(super) fn must_wake(&mut self) -> Option<Place> {
+    /// Where a thread sleeps that must be woken for the work in the table. Says so only once. A
+    /// caller that `leads` does the work itself, and leaves the thread at the gate asleep.
+    pub(super) fn must_wake(&mut self, leads: bool) -> Option<Place> {
         let (place, until) = self.sleeping.asleep?;
         let is_due = !self.commands.is_empty() || self.due_at() < until;
         if !is_due {
             return None;
         }
         self.sleeping.asleep = None;
-        self.sleeping.looks_soon |= place == Place::Gate;
-        Some(place)
+        let is_left = leads && place == Place::Gate;
+        self.sleeping.looks_soon |= !is_left && place == Place::Gate;
+        (!is_left).then_some(place)
     }
 
     /// A caller blocks: `own` of the calls under way are its own. Returns whether it leads, as soon
@@ -163,5 +165,33 @@ impl Table {
         self.calls.at_mut(call).leads = true;
         self.note_lead(true);
         Some(thread)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::client::rules::Rules;
+    use crate::client::span::CallSpan;
+    use crate::config::Config;
+    use crate::options::LockOptions;
+
+    #[test]
+    fn a_thread_that_a_leader_left_asleep_is_woken_for_what_is_due_after_the_lead() {
+        let rules = Rules::new(&Config::new(["h:1"]).unwrap()).unwrap();
+        let (mut table, now) = (Table::new(rules, 8, false), Instant::from_nanos(1));
+        assert_eq!(table.io_thread_falls_asleep(Instant::MAX), (Place::Gate, Instant::MAX));
+        let options = LockOptions::new(Duration::from_secs(10));
+        let patience = options.patience(now);
+        table.begin_lock(b"k", &options, patience, &mut CallSpan::none(), now).unwrap();
+        assert!(table.begin_lead(1));
+        assert_eq!(table.must_wake(true), None);
+        table.take_commands(&mut Vec::new());
+        let lead = Lead { call: None, ends: now, has_written: true };
+        let due = || now + Duration::from_secs(1);
+        let end = table.end_lead_if_done(&lead, now, due).expect("it is over");
+        assert!(end.wakes_gate);
     }
 }
