@@ -249,10 +249,10 @@ fn a_lease_is_handed_on_only_where_its_token_is_unknown_and_enough_of_it_is_left
     let (is_handed, remaining) = handed(short(), patient(TTL), drop);
     assert!(!is_handed && remaining > TTL / 2, "{remaining:?}");
     assert!(handed(short(), patient(TTL / 4), drop).0);
-    let choosy = patient(TTL / 4).min_validity(TTL / 4 - ms(60));
+    let choosy = patient(TTL / 4).min_validity(TTL / 4 - ms(500));
     thread::scope(|scope| {
         let guard = short();
-        assert!(eventually(PATIENCE, || guard.remaining() < TTL / 4 - ms(60)));
+        assert!(eventually(PATIENCE, || guard.remaining() < TTL / 4 - ms(500)));
         scope.spawn(|| assert!(!handed(guard, choosy, drop).0, "min_validity"));
     });
 

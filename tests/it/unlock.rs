@@ -138,7 +138,9 @@ fn a_release_owed_to_a_dead_node_is_paid_when_it_is_back_with_its_keys() {
         assert_eq!(lease.unlock().wait().unwrap(), Unlocked::Unknown);
         assert_eq!(client.nodes().wait()[index].debts, 1);
         cluster.node_mut(index).restart();
-        assert!(cluster.node(index).exists("k"), "its keys were kept");
+        // The client may have paid by now.
+        let is_paid = || client.nodes().wait()[index].debts == 0;
+        assert!(cluster.node(index).exists("k") || is_paid(), "its keys were kept");
         assert!(eventually(PATIENCE, || {
             wait_released(&client, ms(50));
             cluster.holders("k") == 0

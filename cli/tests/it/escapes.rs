@@ -126,7 +126,8 @@ impl Desk {
     fn expect_no_write_after_the_lock(&self, nodes: &Nodes, what: &str) {
         on(nodes, &["lock", "k", "--ttl", "20s", "--wait", "60s"]).expect(0);
         let taken_at = Duration::from_nanos(redbolt::now().as_nanos());
-        assert_eq!(self.writers(), [""; 0], "{what}");
+        // A process that was killed may take a moment to be gone; it writes no more.
+        assert!(eventually(PATIENCE, || self.writers().is_empty()), "{what}");
         assert!(self.last() <= Some(taken_at), "{what}");
     }
 }
