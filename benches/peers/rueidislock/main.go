@@ -28,6 +28,10 @@ import (
 // The TTL of what is measured. It belongs to the locker, not to the call.
 const ttl = 10 * time.Second
 
+// When a call is given up, and where the settings are tuned, when one attempt is: with `NoLoopTracking`,
+// a call whose attempt was given up is not woken by the release of what that attempt had set.
+const patience = time.Second
+
 // What both kinds of lockers can do.
 type locker interface {
 	WithContext(ctx context.Context, name string) (context.Context, context.CancelFunc, error)
@@ -54,21 +58,33 @@ func now() int64 {
 }
 
 func newLocker(client, node string, tuned bool) (locker, error) {
+	var next time.Duration
+	if tuned {
+		next = patience
+	}
 	if client == "valkeylock" {
 		return valkeylock.NewLocker(valkeylock.LockerOption{
 			ClientOption: valkey.ClientOption{InitAddress: []string{node}, ForceSingleClient: tuned},
 			KeyMajority:  1, KeyValidity: ttl, NoLoopTracking: true, FallbackSETPX: tuned,
+			TryNextAfter: next,
 		})
 	}
 	return rueidislock.NewLocker(rueidislock.LockerOption{
 		ClientOption: rueidis.ClientOption{InitAddress: []string{node}, ForceSingleClient: tuned},
 		KeyMajority:  1, KeyValidity: ttl, NoLoopTracking: true, FallbackSETPX: tuned,
+		TryNextAfter: next,
 	})
 }
 
-// Waits for the lock.
+// Waits for the lock, for so long. A deadline of the context would shorten the TTL.
 func (p *peer) lock(key string) (lock, error) {
-	ctx, release, err := p.locker.WithContext(context.Background(), key)
+	parent, giveUp := context.WithCancel(context.Background())
+	timer := time.AfterFunc(patience, giveUp)
+	ctx, release, err := p.locker.WithContext(parent, key)
+	if err == nil && !timer.Stop() {
+		release()
+		err = context.Canceled
+	}
 	return lock{ctx, release}, err
 }
 
@@ -99,6 +115,9 @@ func (p *peer) answer(words []string) (answer, error) {
 	case words[0] == "lock" && len(words) == 3:
 		from := now()
 		lock, err := p.lock(words[1])
+		for errors.Is(err, context.Canceled) {
+			lock, err = p.lock(words[1])
+		}
 		to := now()
 		if err == nil {
 			p.held[words[1]] = lock
@@ -193,7 +212,7 @@ func main() {
 	}
 	settings := "one server, as its README: `KeyMajority` 1, `NoLoopTracking`"
 	if tuned {
-		settings += "; `FallbackSETPX`, `ForceSingleClient`"
+		settings += "; `FallbackSETPX`, `ForceSingleClient`, `TryNextAfter` 1 s"
 	}
 	_ = out.Encode(answer{"versions": versions, "settings": settings})
 	lines := bufio.NewScanner(os.Stdin)
