@@ -149,7 +149,10 @@ fn cells(line: &str) -> Vec<&str> {
 
 /// The rows of tuned clients that lock on all five servers.
 fn tuned(perf: &str) -> impl Iterator<Item = Vec<&str>> {
-    let is_tuned = |row: &Vec<&str>| row.len() == 8 && row[1] == "tuned" && row[6] != "one server";
+    let is_tuned = |row: &Vec<&str>| match row.as_slice() {
+        [_, "tuned", _, _, _, _, hung, _] => *hung != "one server",
+        _ => false,
+    };
     perf.lines().map(cells).filter(is_tuned)
 }
 
