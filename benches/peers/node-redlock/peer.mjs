@@ -142,6 +142,7 @@ say({
   settings: tuned
     ? "ioredis `enableAutoPipelining`, `commandTimeout` 50; `retryCount` 200, `retryDelay` 5, `retryJitter` 2"
     : "the settings of its README (`retryDelay` 200, `retryJitter` 200)",
+  retry_ms: settings.retryDelay + settings.retryJitter,
 });
 for await (const line of createInterface({ input: process.stdin })) {
   const [name, ...words] = line.trim().split(/\s+/);

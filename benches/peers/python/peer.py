@@ -194,6 +194,8 @@ say(
     {
         "versions": f"{CLIENT} {version(CLIENT)}, redis-py {version('redis')}, python {python}",
         "settings": client.settings(),
+        # Without settings, pottery's delay is random up to this, redlock-py's is this.
+        "retry_ms": RETRY * 1000 if TUNED else 200,
     }
 )
 for line in sys.stdin:

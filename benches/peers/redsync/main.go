@@ -216,6 +216,8 @@ func main() {
 	p := &peer{tuned: len(os.Args) > 3 && os.Args[3] == "tuned", held: map[string]*redsync.Mutex{}}
 	versions := "redsync " + version("github.com/go-redsync/redsync/v4")
 	var settings string
+	// Its own delay is random, from 50 to 250 ms.
+	retry := 250
 	pools := []redis.Pool{}
 	for _, node := range nodes {
 		if driver == "redigo" {
@@ -240,11 +242,12 @@ func main() {
 	p.rs = redsync.New(pools...)
 	if p.tuned {
 		settings += ", `WithFailFast`, retries after 5 ms"
+		retry = 5
 		p.options = []redsync.Option{redsync.WithFailFast(true), redsync.WithTries(1000),
 			redsync.WithRetryDelay(5 * time.Millisecond)}
 	}
 	out := json.NewEncoder(os.Stdout)
-	_ = out.Encode(answer{"versions": versions, "settings": settings})
+	_ = out.Encode(answer{"versions": versions, "settings": settings, "retry_ms": retry})
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {
 		reply, err := p.answer(strings.Fields(lines.Text()))

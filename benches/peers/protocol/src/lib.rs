@@ -30,7 +30,10 @@ pub trait Peer {
     fn versions(&self) -> String;
     /// How the client is set up.
     fn settings(&self) -> &'static str;
-    /// Makes one attempt. Returns whether it won.
+    /// The longest time between two looks of a call that waits, in milliseconds; `None` if it is
+    /// woken.
+    fn retry_ms(&self) -> Option<u64>;
+    /// One attempt: whether it won.
     fn try_lock(&mut self, key: &str, ttl: Duration) -> Result<bool>;
     /// Waits for the lock as the client's users would.
     fn lock(&mut self, key: &str, ttl: Duration) -> Result<Span>;
@@ -80,7 +83,11 @@ pub fn serve(peer: &mut impl Peer) {
         // If no process reads the answer, the next read of a line ends the program.
         let _ = writeln!(out, "{answer}").and_then(|()| out.flush());
     };
-    say(json!({ "versions": peer.versions(), "settings": peer.settings() }));
+    say(json!({
+        "versions": peer.versions(),
+        "settings": peer.settings(),
+        "retry_ms": peer.retry_ms(),
+    }));
     for line in std::io::stdin().lock().lines() {
         let Ok(line) = line else { return };
         let words: Vec<&str> = line.split_whitespace().collect();

@@ -88,6 +88,10 @@ impl Peer for Redbolt {
         }
     }
 
+    fn retry_ms(&self) -> Option<u64> {
+        None
+    }
+
     fn try_lock(&mut self, key: &str, ttl: Duration) -> Result<bool> {
         match self.client.try_lock(key, ttl).wait() {
             Ok(guard) => Ok(self.held.insert(key.to_owned(), guard).is_none()),

@@ -42,6 +42,11 @@ impl Peer for Redlock {
         if self.is_tuned { "`set_retry(1000, 5)`" } else { "`RedLock::new(urls)`, `acquire`" }
     }
 
+    fn retry_ms(&self) -> Option<u64> {
+        // Its own delay is random, up to this.
+        Some(if self.is_tuned { 5 } else { 200 })
+    }
+
     fn try_lock(&mut self, key: &str, ttl: Duration) -> Result<bool> {
         let lock = self.once.lock(key.as_bytes(), ms(ttl)).map_err(|error| error.to_string())?;
         Ok(lock.is_some_and(|lock| self.held.insert(key.to_owned(), lock).is_none()))

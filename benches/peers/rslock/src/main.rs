@@ -46,6 +46,11 @@ impl Peer for Rslock {
         }
     }
 
+    fn retry_ms(&self) -> Option<u64> {
+        // Its own delay is random, up to this.
+        Some(if self.is_tuned { 5 } else { 200 })
+    }
+
     fn try_lock(&mut self, key: &str, ttl: Duration) -> Result<bool> {
         match self.runtime.block_on(self.once.lock(key.as_bytes(), ttl)) {
             Ok(lock) => Ok(self.held.insert(key.to_owned(), lock).is_none()),

@@ -1,25 +1,29 @@
 //! Redbolt beside other clients: all run on the same servers, in turn, in the same run.
 //!
 //! `peer-runner --nodes HOST:PORT,.. --pids PID,.. --bin DIR --log DIR [--perf FILE]
-//! [--rounds N] [NAME ..]`; see `benches/peers/run`, which starts it.
+//! [--csv FILE] [--origin TEXT] [--runs N] [--rounds N] [NAME ..]`; see `benches/peers/run`, which starts it.
 
 mod measure;
 mod program;
+mod record;
 mod table;
 
 use std::error::Error;
 use std::path::PathBuf;
+use std::thread;
 
 use redbolt::{Client, Config, RestartGuard};
 use rustix::process::Pid;
 
 use crate::measure::{FAULTY, Row};
 use crate::program::Program;
+use crate::record::Record;
+use crate::table::Setup;
 use redbolt_benches::proxy::Proxy;
 
 pub(crate) type Anything<T = ()> = Result<T, Box<dyn Error>>;
 
-const NAMES: [&str; 9] = [
+const NAMES: [&str; 11] = [
     "redbolt",
     "redsync-redigo",
     "redsync-goredis",
@@ -29,6 +33,8 @@ const NAMES: [&str; 9] = [
     "redlock-py",
     "rslock",
     "redlock-rs",
+    "rueidislock",
+    "valkeylock",
 ];
 
 /// The options of the command line.
@@ -39,12 +45,16 @@ struct Options {
     bin: PathBuf,
     log: PathBuf,
     perf: Option<PathBuf>,
+    csv: Option<PathBuf>,
+    /// What is measured and where, for the head of the CSV.
+    origin: String,
+    runs: usize,
     rounds: usize,
     names: Vec<&'static str>,
 }
 
 fn options() -> Anything<Options> {
-    let mut options = Options { rounds: 6, ..Options::default() };
+    let mut options = Options { runs: 1, rounds: 6, ..Options::default() };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or_else(|| format!("{word} wants a value"));
@@ -56,6 +66,9 @@ fn options() -> Anything<Options> {
             "--bin" => options.bin = value()?.into(),
             "--log" => options.log = value()?.into(),
             "--perf" => options.perf = Some(value()?.into()),
+            "--csv" => options.csv = Some(value()?.into()),
+            "--origin" => options.origin = value()?,
+            "--runs" => options.runs = value()?.parse()?,
             "--rounds" => options.rounds = value()?.parse()?,
             name => {
                 let known = NAMES.iter().find(|known| **known == name);
@@ -75,8 +88,11 @@ fn start(options: &Options, proxy: &Proxy) -> Anything<(Vec<Row>, Vec<String>)> 
     let mut slow = options.nodes.clone();
     *slow.get_mut(FAULTY).ok_or("too few nodes")? = proxy.address();
     let slow = slow.join(",");
-    let config = Config::new(&options.nodes)?.restart_guard(RestartGuard::Off);
-    let mut redbolt = Client::connect(config)?;
+    let connect = |nodes: &[String]| -> Anything<Client> {
+        Ok(Client::connect(Config::new(nodes)?.restart_guard(RestartGuard::Off))?)
+    };
+    let redbolt = connect(&options.nodes)?;
+    let redbolt_on_first = connect(&options.nodes[..1])?;
     let (mut rows, mut left_out) = (Vec::new(), Vec::new());
     for &name in &options.names {
         let bin = options.bin.join(name);
@@ -89,11 +105,11 @@ fn start(options: &Options, proxy: &Proxy) -> Anything<(Vec<Row>, Vec<String>)> 
         for setting in ["default", "tuned"] {
             let log = options.log.join(format!("{name}-{setting}"));
             let start = |nodes| Program::start(&bin, nodes, setting, &log);
-            let mut try_row = || -> Anything<Row> {
+            let try_row = || -> Anything<Row> {
                 let programs = [start(&nodes)?, start(&nodes)?, start(&slow)?];
                 let mut row = Row::new(name, setting, programs)?;
                 row.warm_up()?;
-                row.check(&mut redbolt)?;
+                row.check(if row.is_on_one_server() { &redbolt_on_first } else { &redbolt })?;
                 Ok(row)
             };
             // On a busy machine some programs do not get their connections in the time that they
@@ -133,14 +149,46 @@ fn each(
     }
 }
 
-/// Random numbers of low quality, which suffice here (splitmix64).
-fn random() -> impl FnMut() -> u64 {
-    let mut state = redbolt::now().as_nanos();
-    move || {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed ^ (mixed >> 31)
+/// The hand-overs of those whose waiters sleep for long, all at once: one after the other would take
+/// an hour, and two processes of each that mostly sleep leave the machine to the others.
+fn side_by_side(rows: &mut Vec<Row>, left_out: &mut Vec<String>) {
+    let failed: Vec<(&'static str, &'static str, String)> = thread::scope(|scope| {
+        let measure = |row: &mut Row| {
+            let error = row.measure_handover().err()?.to_string();
+            Some((row.name, row.setting, error))
+        };
+        let sleepers = rows.iter_mut().filter(|row| row.sleeps());
+        let calls: Vec<_> = sleepers.map(|row| scope.spawn(move || measure(row))).collect();
+        calls.into_iter().filter_map(|call| call.join().ok().flatten()).collect()
+    });
+    for (name, setting, error) in failed {
+        left_out.push(format!("{name} ({setting}): {error}"));
+        rows.retain(|row| (row.name, row.setting) != (name, setting));
     }
+}
+
+/// One run: programs that are started for it, and so many rounds.
+fn measure(options: &Options, proxy: &Proxy, server: Pid) -> Anything<(Vec<Row>, Vec<String>)> {
+    let begin = redbolt::now();
+    let (mut rows, mut left_out) = start(options, proxy)?;
+    for round in 0..options.rounds {
+        let seconds = begin.until(redbolt::now()).as_secs();
+        eprintln!("round {} of {}, {} rows, {seconds} s", round + 1, options.rounds, rows.len());
+        let (rows, left_out) = (&mut rows, &mut left_out);
+        each(rows, left_out, round, Row::measure_latency);
+        each(rows, left_out, round, Row::measure_cycles);
+        each(rows, left_out, round, |row| match row.sleeps() {
+            true => Ok(()),
+            false => row.measure_handover(),
+        });
+        side_by_side(rows, left_out);
+        each(rows, left_out, round, |row| row.measure_slow(proxy));
+        // What it takes is mostly waiting, and the same each time.
+        if round.is_multiple_of(2) {
+            each(rows, left_out, round, |row| row.measure_hung(server));
+        }
+    }
+    Ok((rows, left_out))
 }
 
 fn main() -> Anything {
@@ -153,29 +201,35 @@ fn main() -> Anything {
     // The load of other processes on the machine shows in every figure.
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let load = load.split(' ').next().unwrap_or_default();
-    eprintln!("starting and warming up");
-    let (mut rows, mut left_out) = start(&options, &proxy)?;
-    let mut random = random();
-    for round in 0..options.rounds {
-        let seconds = begin.until(redbolt::now()).as_secs();
-        eprintln!("round {} of {}, {} rows, {seconds} s", round + 1, options.rounds, rows.len());
-        each(&mut rows, &mut left_out, round, Row::measure_latency);
-        each(&mut rows, &mut left_out, round, Row::measure_cycles);
-        each(&mut rows, &mut left_out, round, |row| row.measure_handover(&mut random));
-        each(&mut rows, &mut left_out, round, |row| row.measure_slow(&proxy));
-        // This scenario mostly waits, and takes about the same time in each round.
-        if round.is_multiple_of(2) {
-            each(&mut rows, &mut left_out, round, |row| row.measure_hung(server));
+    let (mut setups, mut records, mut left_out) = (Vec::<Setup>::new(), Vec::new(), Vec::new());
+    for run in 1..=options.runs {
+        eprintln!("run {run} of {}: starting and warming up", options.runs);
+        let (rows, out) = measure(&options, &proxy, server)?;
+        for row in &rows {
+            records.extend(Record::of(run, row));
+            if !setups.iter().any(|setup| setup.is_of(row)) {
+                setups.push(Setup::of(row));
+            }
         }
+        let of_run = |why| if options.runs > 1 { format!("run {run}: {why}") } else { why };
+        left_out.extend(out.into_iter().map(of_run));
     }
+    let runs = if options.runs > 1 {
+        format!("Medians of {} runs of {} rounds each", options.runs, options.rounds)
+    } else {
+        format!("{} rounds", options.rounds)
+    };
     let about = format!(
-        "{} rounds on a machine with {} processors, load average {load} before; in {} s.",
-        options.rounds,
+        "{runs} on a machine with {} processors, load average {load} before; in {} s.",
         std::thread::available_parallelism()?,
         begin.until(redbolt::now()).as_secs(),
     );
-    let text = table::markdown(&rows, &left_out, &about);
+    let text = table::markdown(&setups, &records, &left_out, &about);
     println!("{text}");
+    if let Some(file) = &options.csv {
+        let comments = [format!("{}, load {load}", options.origin), about];
+        record::write(&records, &comments.each_ref().map(String::as_str), file)?;
+    }
     if let Some(file) = &options.perf {
         table::put(&text, file)?;
     }

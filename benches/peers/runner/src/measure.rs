@@ -1,5 +1,6 @@
 //! The five scenarios, each a short slice for one client.
 
+use std::ops::Range;
 use std::thread;
 use std::time::Duration;
 
@@ -21,6 +22,15 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) const HUNG_LIMIT: Duration = Duration::from_secs(2);
 /// How much longer the slow node's round trip takes.
 const SLOW: Duration = Duration::from_millis(20);
+/// How many hand-overs of a row each round has, if its time allows.
+const TURNS: usize = 350;
+/// The time for them, of a row alone and of those side by side.
+const TURNS_TIME: Duration = Duration::from_secs(10);
+const SIDE_BY_SIDE_TIME: Duration = Duration::from_secs(80);
+/// How long a waiter sleeps at least for its row to be measured beside others: it hardly computes.
+const SLEEPER: Duration = ms(20);
+/// When a call that waits has surely made its first attempt, and sleeps or awaits word.
+const WAITS: Duration = ms(5);
 /// The node that hangs, or is slow.
 pub(crate) const FAULTY: usize = 2;
 
@@ -46,6 +56,8 @@ pub(crate) struct Row {
     pub(crate) setting: &'static str,
     pub(crate) versions: String,
     pub(crate) settings: String,
+    /// The longest time between two looks of its waiter; zero if it is woken.
+    retry: Duration,
     first: Program,
     second: Program,
     slow_program: Program,
@@ -83,6 +95,7 @@ impl Row {
             setting,
             versions: text(&hello, "versions"),
             settings: text(&hello, "settings"),
+            retry: ms(hello.get("retry_ms").and_then(Value::as_u64).unwrap_or(0)),
             first,
             second,
             slow_program: slow,
@@ -101,30 +114,44 @@ impl Row {
         format!("{}-{}:{}", self.name, self.setting, self.slices)
     }
 
-    /// Whether the client's locks are locks: one that it holds keeps Redbolt out, and one that it
-    /// released does not.
-    pub(crate) fn check(&mut self, redbolt: &mut Client) -> Anything {
+    /// Whether its locks are locks: one that it holds keeps Redbolt out, one that it released does
+    /// not. Redbolt has the nodes on which the row locks.
+    pub(crate) fn check(&mut self, redbolt: &Client) -> Anything {
         let key = self.prefix();
-        // pottery puts all keys below a prefix of its own.
-        let on_nodes = if self.name == "pottery" { format!("redlock:{key}") } else { key.clone() };
+        // Some put all keys below a prefix of their own.
+        let on_nodes = match self.name {
+            "pottery" => format!("redlock:{key}"),
+            "rueidislock" | "valkeylock" => format!("{}:0:{key}", self.name),
+            _ => key.clone(),
+        };
         let won = self.first.ask(&format!("try {key} 10000"), PATIENCE)?;
         if won.get("won") != Some(&Value::Bool(true)) {
             return Err("it does not win a free lock".into());
         }
-        match redbolt.try_lock(&on_nodes, ms(1_000)) {
+        match redbolt.try_lock(&on_nodes, ms(1_000)).wait() {
             Err(LockError::Taken(_)) => {}
             other => return Err(format!("its lock does not keep others out: {other:?}").into()),
         }
         self.first.ask(&format!("unlock {key}"), PATIENCE)?;
         let end = now() + ms(1_000);
         loop {
-            match redbolt.try_lock(&on_nodes, ms(1_000)) {
+            match redbolt.try_lock(&on_nodes, ms(1_000)).wait() {
                 Ok(_) => return Ok(()),
                 // Some clients return before the last node has answered.
                 Err(_) if now() < end => thread::sleep(ms(5)),
                 Err(error) => return Err(format!("its release does not free: {error}").into()),
             }
         }
+    }
+
+    /// Whether it locks on the first server alone, so that no other's fault can touch it.
+    pub(crate) fn is_on_one_server(&self) -> bool {
+        matches!(self.name, "rueidislock" | "valkeylock")
+    }
+
+    /// Whether its waiters sleep for so long that others can be measured meanwhile.
+    pub(crate) fn sleeps(&self) -> bool {
+        self.retry >= SLEEPER
     }
 
     pub(crate) fn warm_up(&mut self) -> Anything {
@@ -153,34 +180,44 @@ impl Row {
         Ok(())
     }
 
-    /// One process holds the lock, and the other waits. The time runs from the call of the holder's
-    /// release to the return of the waiter's call. They take turns.
-    pub(crate) fn measure_handover(&mut self, random: &mut impl FnMut() -> u64) -> Anything {
+    /// One process holds, the other waits; from the call of the one's release to the return of the
+    /// other's call. They take turns.
+    ///
+    /// How long one holds is drawn from the whole of the longest time between two looks. A waiter
+    /// that polls looks at a random point of that time then, as it would behind any holder; a
+    /// shorter or a fixed time would meet the same part of its rhythm in each turn.
+    pub(crate) fn measure_handover(&mut self) -> Anything {
         let key = self.prefix();
         let lock = format!("lock {key} 10000");
         let unlock = format!("unlock {key}");
-        self.first.ask(&lock, PATIENCE)?;
-        for turn in 0..4 {
-            let (holder, waiter) = if turn % 2 == 0 {
-                (&mut self.first, &mut self.second)
-            } else {
-                (&mut self.second, &mut self.first)
-            };
+        let holding = WAITS..WAITS + self.retry.max(WAITS);
+        let time = if self.sleeps() { SIDE_BY_SIDE_TIME } else { TURNS_TIME };
+        let (mut holder, mut waiter) = (&mut self.first, &mut self.second);
+        let (mut random, end) = (random(), now() + time);
+        holder.ask(&lock, PATIENCE)?;
+        for turn in 0..TURNS {
+            // A few are seen of every client, however slow.
+            if turn >= 4 && now() >= end {
+                break;
+            }
             waiter.say(&lock)?;
-            // The random pause keeps clear of any client's rhythm of retries.
-            thread::sleep(ms(20) + Duration::from_micros(random() % 60_000));
+            thread::sleep(random(&holding));
             let released = holder.ask(&unlock, PATIENCE)?;
             let won = waiter.answer(PATIENCE)?.ok_or("the waiter never wins")?;
             let us = (nanoseconds(&won, "to")? - nanoseconds(&released, "from")?) / 1e3;
             self.handover.push(us);
+            (holder, waiter) = (waiter, holder);
         }
-        self.first.ask(&unlock, PATIENCE)?;
+        holder.ask(&unlock, PATIENCE)?;
         Ok(())
     }
 
     /// Acquisitions while one server is stopped. An acquisition that lasts longer than the limit
     /// ends when the server goes on, and counts as endless.
     pub(crate) fn measure_hung(&mut self, server: Pid) -> Anything {
+        if self.is_on_one_server() {
+            return Ok(());
+        }
         let prefix = self.prefix();
         let stopped = Stopped::new(server)?;
         self.second.say(&format!("latency 400 {prefix}"))?;
@@ -199,6 +236,9 @@ impl Row {
     }
 
     pub(crate) fn measure_slow(&mut self, proxy: &Proxy) -> Anything {
+        if self.is_on_one_server() {
+            return Ok(());
+        }
         let prefix = self.prefix();
         proxy.set(Mode::Delay(SLOW));
         let answer = self.slow_program.ask(&format!("latency 500 {prefix}"), PATIENCE);
@@ -221,5 +261,16 @@ impl Stopped {
 impl Drop for Stopped {
     fn drop(&mut self) {
         let _ = kill_process(self.0, Signal::CONT);
+    }
+}
+
+/// Times out of a range; they need not be good (splitmix64).
+fn random() -> impl FnMut(&Range<Duration>) -> Duration {
+    let mut state = now().as_nanos();
+    move |range| {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let share = ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1_u64 << 53) as f64;
+        range.start + (range.end - range.start).mul_f64(share)
     }
 }

@@ -1,56 +1,68 @@
-//! The table of `PERF.md`, and its place there.
+//! The tables of `PERF.md`, and their place there.
 
 use std::path::Path;
 
 use crate::Anything;
-use crate::measure::{HUNG_LIMIT, Row, Slice};
+use crate::measure::{HUNG_LIMIT, Row};
+use crate::record::{Record, median};
 
 const BEGIN: &str = "<!-- benches/peers/run writes from here -->\n";
 const END: &str = "<!-- to here -->\n";
 
-/// The value at this share of all values, which need no order.
-pub(crate) fn percentile(values: impl Iterator<Item = f64>, share: f64) -> Option<f64> {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    let last = values.len().checked_sub(1)?;
-    values.get((last as f64 * share).round() as usize).copied()
+/// Above this, few hand-overs are enough.
+const CONTESTED: f64 = 100_000.0;
+
+/// A client with one kind of settings, as it says itself.
+pub(crate) struct Setup {
+    name: &'static str,
+    setting: &'static str,
+    versions: String,
+    settings: String,
+    is_on_one_server: bool,
 }
 
-fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
-    percentile(values, 0.5)
-}
-
-/// The figures of one row, in microseconds; `None` where the client won no lock.
-pub(crate) struct Figures {
-    pub(crate) p50: Option<f64>,
-    pub(crate) p99: Option<f64>,
-    pub(crate) cycles: Option<f64>,
-    pub(crate) handover: Option<f64>,
-    pub(crate) hung: Option<f64>,
-    pub(crate) slow: Option<f64>,
-}
-
-impl Figures {
-    /// The medians over the rounds.
+impl Setup {
     pub(crate) fn of(row: &Row) -> Self {
-        let over = |slices: &[Slice], share: f64| {
-            let rounds =
-                slices.iter().filter_map(|slice| percentile(slice.us.iter().copied(), share));
-            median(rounds)
-        };
         Self {
-            p50: over(&row.latency, 0.5),
-            p99: over(&row.latency, 0.99),
-            cycles: median(row.cycles.iter().copied()),
-            handover: median(row.handover.iter().copied()),
-            hung: over(&row.hung, 0.5),
-            slow: over(&row.slow, 0.5),
+            name: row.name,
+            setting: row.setting,
+            versions: row.versions.clone(),
+            settings: row.settings.clone(),
+            is_on_one_server: row.is_on_one_server(),
         }
+    }
+
+    pub(crate) fn is_of(&self, row: &Row) -> bool {
+        (self.name, self.setting) == (row.name, row.setting)
+    }
+
+    fn said(&self) -> &'static str {
+        if self.setting == "tuned" { "tuned" } else { "as documented" }
+    }
+
+    /// The records of one figure, one for each run.
+    fn records<'a>(
+        &'a self,
+        records: &'a [Record],
+        figure: &'a str,
+    ) -> impl Iterator<Item = &'a Record> {
+        let is_of = |record: &&Record| {
+            (record.client, record.setup, record.figure) == (self.name, self.setting, figure)
+        };
+        records.iter().filter(is_of)
     }
 }
 
+/// Which of a record's values.
+type Value = fn(&Record) -> Option<f64>;
+/// How a value is told.
+type Told = fn(Option<f64>) -> String;
+
+const P50: Value = |record| record.p50;
+const P99: Value = |record| record.p99;
+
 /// A time in the unit that reads best.
-pub(crate) fn time(us: Option<f64>) -> String {
+fn time(us: Option<f64>) -> String {
     match us {
         None => "no lock".to_owned(),
         Some(us) if us.is_infinite() => format!("> {} s", HUNG_LIMIT.as_secs()),
@@ -61,7 +73,7 @@ pub(crate) fn time(us: Option<f64>) -> String {
 }
 
 /// A number with a mark for every thousand.
-pub(crate) fn count(value: Option<f64>) -> String {
+fn count(value: Option<f64>) -> String {
     let digits = format!("{:.0}", value.unwrap_or(0.0));
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {
@@ -73,45 +85,102 @@ pub(crate) fn count(value: Option<f64>) -> String {
     text
 }
 
-pub(crate) fn set_up(row: &Row) -> &'static str {
-    if row.setting == "tuned" { "tuned" } else { "as documented" }
+/// The columns of the first table; those of the second are the same and p99 of the hand-over.
+const COLUMNS: [(&str, Value, Told); 6] = [
+    ("acquire", P50, time),
+    ("acquire", P99, time),
+    ("cycles", P50, count),
+    ("hand-over", P50, time),
+    ("one hung", P50, time),
+    ("one slow", P50, time),
+];
+
+/// A line of a table.
+fn line(setup: &Setup, cells: &[String]) -> String {
+    format!("| {} | {} | {} |\n", setup.name, setup.said(), cells.join(" | "))
 }
 
-/// The table, and how each client was set up.
-pub(crate) fn markdown(rows: &[Row], left_out: &[String], about: &str) -> String {
-    let mut text = format!("{about}\n\n");
+/// The medians of the runs.
+fn medians(setup: &Setup, records: &[Record]) -> String {
+    let failed = |figure| setup.records(records, figure).map(|record| record.failed).sum::<u64>();
+    let cells = COLUMNS.iter().enumerate().map(|(column, &(figure, value, told))| {
+        if setup.is_on_one_server && figure.starts_with("one") {
+            return "one server".to_owned();
+        }
+        let mut cell = told(median(setup.records(records, figure).filter_map(value)));
+        let failed = match column {
+            0 => failed("acquire") + failed("one slow"),
+            2 => failed("cycles"),
+            _ => 0,
+        };
+        if failed > 0 {
+            cell.push_str(&format!(" ({failed} failed)"));
+        }
+        cell
+    });
+    line(setup, &cells.collect::<Vec<_>>())
+}
+
+/// The lowest and the highest of the runs.
+fn ranges(setup: &Setup, records: &[Record]) -> String {
+    let mut columns = COLUMNS.to_vec();
+    columns.insert(4, ("hand-over", P99, time));
+    let cells = columns.iter().map(|&(figure, value, told)| {
+        if setup.is_on_one_server && figure.starts_with("one") {
+            return "one server".to_owned();
+        }
+        let mut values: Vec<f64> = setup.records(records, figure).filter_map(value).collect();
+        values.sort_by(f64::total_cmp);
+        let (low, high) = (told(values.first().copied()), told(values.last().copied()));
+        if low == high { low } else { format!("{low} to {high}") }
+    });
+    line(setup, &cells.collect::<Vec<_>>())
+}
+
+/// How many hand-overs the rows have seen.
+fn turns(records: &[Record]) -> String {
+    let turns = || records.iter().filter(|record| record.figure == "hand-over");
+    let is_contested = |record: &&Record| record.p50.is_some_and(|us| us < CONTESTED);
+    let fewest = turns().filter(is_contested).map(|record| record.samples).min();
+    let fewest_slow = turns().filter(|record| !is_contested(record)).map(|r| r.samples).min();
+    let told = |fewest: Option<usize>| count(fewest.map(|fewest| fewest as f64));
+    let mut text = format!("Each run has at least {} hand-overs", told(fewest));
+    if fewest_slow.is_some() {
+        text.push_str(&format!(" of a row below 100 ms, and {} of the others", told(fewest_slow)));
+    }
+    text.push('.');
+    text
+}
+
+/// The tables, and how each client was set up.
+pub(crate) fn markdown(
+    setups: &[Setup],
+    records: &[Record],
+    left_out: &[String],
+    about: &str,
+) -> String {
+    let mut text = format!("{about} {}\n\n", turns(records));
     text.push_str(
         "| client | set up | acquire p50 | p99 | cycles/s, 64 workers | hand-over | one hung | one slow |\n\
          |---|---|---|---|---|---|---|---|\n",
     );
-    for row in rows {
-        let figures = Figures::of(row);
-        let failed: u64 = row.latency.iter().chain(&row.slow).map(|slice| slice.failed).sum();
-        let mut cells = [
-            row.name.to_owned(),
-            set_up(row).to_owned(),
-            time(figures.p50),
-            time(figures.p99),
-            count(figures.cycles),
-            time(figures.handover),
-            time(figures.hung),
-            time(figures.slow),
-        ];
-        if let Some(cell) = cells.get_mut(2).filter(|_| failed > 0) {
-            cell.push_str(&format!(" ({failed} failed)"));
-        }
-        if let Some(cell) = cells.get_mut(4).filter(|_| row.cycles_failed > 0) {
-            cell.push_str(&format!(" ({} failed)", row.cycles_failed));
-        }
-        text.push_str(&format!("| {} |\n", cells.join(" | ")));
+    text.extend(setups.iter().map(|setup| medians(setup, records)));
+    let runs = records.iter().map(|record| record.run).max().unwrap_or(0);
+    if runs > 1 {
+        text.push_str(&format!(
+            "\nThe lowest and the highest of the {runs} runs:\n\n\
+             | client | set up | acquire p50 | p99 | cycles/s, 64 workers | hand-over p50 | p99 | one hung | one slow |\n\
+             |---|---|---|---|---|---|---|---|---|\n",
+        ));
+        text.extend(setups.iter().map(|setup| ranges(setup, records)));
     }
     text.push_str("\n| client | versions | as documented | tuned |\n|---|---|---|---|\n");
-    for row in rows.iter().filter(|row| row.setting == "default") {
-        let tuned = rows.iter().find(|other| other.name == row.name && other.setting == "tuned");
-        let tuned = tuned.map_or("", |tuned| &tuned.settings);
+    for setup in setups.iter().filter(|setup| setup.setting == "default") {
+        let is_tuned = |other: &&Setup| other.name == setup.name && other.setting == "tuned";
+        let tuned = setups.iter().find(is_tuned).map_or("", |tuned| &tuned.settings);
         text.push_str(&format!(
             "| {} | {} | {} | {tuned} |\n",
-            row.name, row.versions, row.settings
+            setup.name, setup.versions, setup.settings
         ));
     }
     if !left_out.is_empty() {
