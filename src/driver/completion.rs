@@ -1,6 +1,7 @@
 //! Results of operations, as the owner of a driver sees them.
 
-use super::{Driver, Lease};
+use super::core::Driver;
+use super::lease::Lease;
 use crate::engine::{Event, LeaseId, LostCause, OpId};
 use crate::error::{ExtendError, LockError, UnlockError, Unlocked};
 use crate::query::NodeAnswers;

@@ -4,9 +4,11 @@ use std::io;
 
 use mio::Token;
 
+use super::core::Driver;
 use super::link::Link;
+use super::process::fresh_seed;
 use super::resolve::Resolver;
-use super::{Driver, clock, fresh_seed, socket};
+use super::{clock, socket};
 use crate::engine::Connection;
 use crate::error::Cause;
 use crate::quorum::NodeId;

@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use metrics::{Label, Unit};
 
-use super::{Driver, clock};
+use super::clock;
 use crate::count::{CallCounts, CallEnd, Oldest};
-use crate::engine::{Histogram, LeaseCounts, NodeState, Series};
+use crate::engine::{Engine, Histogram, NodeState, Series};
 use crate::time::Instant;
 
 /// The time between two exports that a driver makes by itself.
@@ -33,9 +33,9 @@ pub(super) struct Exporter {
     call_times: [Vec<u64>; CallEnd::ALL.len()],
     hold_times: Vec<u64>,
     /// The calls of the handle that owns the driver, if the handle counts them itself.
-    calls: Option<Arc<CallCounts>>,
+    pub(super) calls: Option<Arc<CallCounts>>,
     /// Asks that handle for its oldest call and lease.
-    oldest: Option<AskOldest>,
+    pub(super) oldest: Option<AskOldest>,
     /// The client's name, to tell several in one program apart.
     client: Option<String>,
     is_described: bool,
@@ -64,84 +64,56 @@ impl Exporter {
         let client = self.client.as_ref();
         client.map(|name| Label::new("client", name.clone())).into_iter().collect()
     }
-}
-
-impl Driver {
-    /// Hands the counts since the last time, and the states of the nodes, to the recorder of the
-    /// `metrics` facade. [`drive`](Self::drive) does this by itself at most once per second;
-    /// [`shutdown`](Self::shutdown) and the drop of a driver do it too. Call it if that is too late
-    /// for you. `docs/observing.md` lists all series.
-    ///
-    /// Costs some microseconds and allocations. Values that the driver exports before the program
-    /// has installed a recorder are lost.
-    pub fn export_metrics(&mut self) {
-        self.export();
-    }
-
-    /// How many leases the client has won so far, by the way in which it won them. Read it before
-    /// and after a call for a lock to see which way that call took.
-    #[must_use]
-    pub const fn lease_counts(&self) -> LeaseCounts {
-        self.engine.lease_counts()
-    }
-
-    /// From now on the driver exports `calls` and not the engine's count of calls for locks. The
-    /// driving thread asks `oldest`.
-    pub(crate) fn export_calls(&mut self, calls: Arc<CallCounts>, oldest: AskOldest) {
-        self.exporter.calls = Some(calls);
-        self.exporter.oldest = Some(oldest);
-    }
 
     /// The driver calls this at the end of a pass.
     #[inline]
-    pub(super) fn export_if_due(&mut self, now: Instant) {
-        if self.exporter.due == Instant::MAX {
-            self.exporter.due = now + EVERY;
-        } else if self.exporter.due <= now {
-            let is_new = self.export();
-            self.exporter.due = if is_new { now + EVERY } else { Instant::MAX };
+    pub(super) fn export_if_due(&mut self, engine: &Engine, now: Instant) {
+        if self.due == Instant::MAX {
+            self.due = now + EVERY;
+        } else if self.due <= now {
+            let is_new = self.export(engine);
+            self.due = if is_new { now + EVERY } else { Instant::MAX };
         }
     }
 
     /// The driver ends: its gauges must not show a call or lease that grows older.
-    pub(super) fn export_last(&mut self) {
-        self.exporter.oldest = Some(Box::new(|_| Oldest::default()));
-        self.export();
+    pub(super) fn export_last(&mut self, engine: &Engine) {
+        self.oldest = Some(Box::new(|_| Oldest::default()));
+        self.export(engine);
     }
 
     /// Exports everything. Returns whether anything was new, or grows older.
     #[cold]
-    fn export(&mut self) -> bool {
+    pub(super) fn export(&mut self, engine: &Engine) -> bool {
         let now = clock::now();
-        let nodes = self.engine.nodes(now);
-        let exporter = &mut self.exporter;
-        if !std::mem::replace(&mut exporter.is_described, true) {
+        let nodes = engine.nodes(now);
+        if !std::mem::replace(&mut self.is_described, true) {
             describe();
         }
-        let oldest = exporter.oldest.as_ref();
-        let oldest = oldest.map_or_else(|| self.engine.oldest(), |oldest| oldest(now));
+        let oldest = self.oldest.as_ref();
+        let oldest = oldest.map_or_else(|| engine.oldest(), |oldest| oldest(now));
         let mut is_new = oldest.is_any();
-        let calls = exporter.calls.clone();
-        let calls = calls.as_deref().unwrap_or_else(|| self.engine.call_counts());
-        for (series, count) in self.engine.counts_with(calls) {
-            let mut labels = exporter.labels();
+        let calls = self.calls.clone();
+        let calls = calls.as_deref().unwrap_or_else(|| engine.call_counts());
+        for (series, count) in engine.counts_with(calls) {
+            let mut labels = self.labels();
             let node = series.node.and_then(|node| nodes.get(node.index()));
             labels.extend(node.map(|node| Label::new("node", node.name.clone())));
             let own = series.labels();
             labels.extend(own.map(|(name, value)| Label::from_static_parts(name, value)));
             // Even a zero: a rate needs a first value.
             let counter = metrics::counter!(series.name, labels);
-            let before = exporter.counts.insert(series, count);
+            let before = self.counts.insert(series, count);
             let more = count.wrapping_sub(before.unwrap_or(0));
             is_new |= more > 0;
             counter.increment(more);
         }
-        let labels = exporter.labels();
-        let (attempts, name) = (self.engine.attempt_times(), "redbolt_attempt_seconds");
-        is_new |= export_times(name, &labels, attempts, &mut exporter.attempt_times);
+        let labels = self.labels();
+        let (attempts, name) = (engine.attempt_times(), "redbolt_attempt_seconds");
+        is_new |= export_times(name, &labels, attempts, &mut self.attempt_times);
         let name = "redbolt_hold_seconds";
-        is_new |= export_times(name, &labels, calls.holds(), &mut exporter.hold_times);
-        for ((end, waits), before) in calls.waits().zip(&mut exporter.call_times) {
+        is_new |= export_times(name, &labels, calls.holds(), &mut self.hold_times);
+        for ((end, waits), before) in calls.waits().zip(&mut self.call_times) {
             if end.has_begun() {
                 let outcome = Label::from_static_parts("outcome", end.name());
                 let labels: Vec<_> = labels.iter().cloned().chain([outcome]).collect();
@@ -154,12 +126,12 @@ impl Driver {
         metrics::gauge!("redbolt_oldest_hold_seconds", labels.clone()).set(age(oldest.hold));
         let queued = u32::try_from(calls.queued()).unwrap_or(u32::MAX);
         metrics::gauge!("redbolt_calls_queued", labels.clone()).set(queued);
-        metrics::gauge!("redbolt_voters", labels.clone()).set(self.engine.voters().count());
-        metrics::gauge!("redbolt_quorum", labels.clone()).set(self.engine.quorum());
-        let in_flight = u32::try_from(self.engine.in_flight()).unwrap_or(u32::MAX);
+        metrics::gauge!("redbolt_voters", labels.clone()).set(engine.voters().count());
+        metrics::gauge!("redbolt_quorum", labels.clone()).set(engine.quorum());
+        let in_flight = u32::try_from(engine.in_flight()).unwrap_or(u32::MAX);
         metrics::gauge!("redbolt_in_flight", labels).set(in_flight);
         for node in nodes {
-            let mut labels = exporter.labels();
+            let mut labels = self.labels();
             labels.push(Label::new("node", node.name));
             for state in STATES {
                 let is_in = node.state.name() == state.name();

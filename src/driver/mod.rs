@@ -16,6 +16,7 @@
 pub(crate) mod clock;
 mod completion;
 mod connecting;
+mod core;
 mod dialing;
 #[cfg(feature = "metrics")]
 mod export;
@@ -34,16 +35,14 @@ mod tests;
 mod tls;
 mod transfer;
 
-use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use mio::event::Event as Readiness;
 use mio::{Events, Poll, Registry};
-use rand::TryRng;
-use rand::rngs::SysRng;
 
+pub use self::core::Driver;
 pub use completion::{Completion, Outcome};
 pub(crate) use connecting::Connecting;
 pub(crate) use lease::Lease;
@@ -59,77 +58,10 @@ use crate::query::Query;
 use crate::quorum::{NodeId, NodeMask};
 use crate::time::Instant;
 use crate::token::LockToken;
-use link::{Link, links_of};
-use resolve::Resolver;
+use link::links_of;
 
 /// Bytes read from a socket at a time.
 const READ_LEN: usize = 16 << 10;
-
-/// Locks inside your own event loop.
-///
-/// Dropping it gives up the operations under way, and sends the releases of all locks without a
-/// holder, without waiting. [`shutdown`](Self::shutdown) waits for the answers, and returns how
-/// many releases are still owed. With the features `tracing` and `metrics` a drop reports each node
-/// to which a release is still owed. A lease that is held when its driver is dropped stays valid
-/// until its deadline; no release follows, and the TTL ends the key.
-///
-/// ```no_run
-/// use redbolt::Config;
-/// use redbolt::driver::mio::{Events, Poll};
-/// use redbolt::driver::{Driver, Outcome};
-/// use std::io::ErrorKind;
-/// use std::time::Duration;
-///
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let config = Config::new(["10.0.0.1:6379", "10.0.0.2:6379", "10.0.0.3:6379"])?;
-/// let mut poll = Poll::new()?;
-/// let mut events = Events::with_capacity(64);
-/// let mut driver = Driver::new(config, poll.registry(), 100..132)?;
-/// driver.try_lock(b"sku:42", Duration::from_secs(10))?;
-/// loop {
-///     driver.drive();
-///     while let Some(done) = driver.completion() {
-///         if let Outcome::Lock(result) = done.result {
-///             let lease = result?;
-///             println!("held for {:?}", lease.remaining());
-/// #           return Ok(());
-///         }
-///     }
-///     match poll.poll(&mut events, driver.timeout()) {
-///         Err(error) if error.kind() == ErrorKind::Interrupted => {} // a signal: no events
-///         result => result?,
-///     }
-///     for event in &events {
-///         if !driver.ready(event) {
-///             // one of your own sockets
-///         }
-///     }
-/// }
-/// # }
-/// ```
-pub struct Driver {
-    engine: Engine,
-    links: Vec<Link>,
-    tokens: Range<usize>,
-    registry: Registry,
-    /// Present if the driver has a poll of its own.
-    own_poll: Option<(Poll, Events)>,
-    resolver: Option<Resolver>,
-    pool: LeasePool,
-    wall_clock: fn() -> Duration,
-    /// Nodes whose sockets may hold bytes to read.
-    readable: NodeMask,
-    /// Nodes whose connection is under way and had an event.
-    connecting: NodeMask,
-    /// Nodes whose socket takes no more bytes for now.
-    blocked: NodeMask,
-    /// Nodes with a notice that the driver has logged and the caller has not taken.
-    #[cfg(feature = "tracing")]
-    logged: NodeMask,
-    #[cfg(feature = "metrics")]
-    exporter: export::Exporter,
-    buffer: Box<[u8]>,
-}
 
 impl Driver {
     /// A driver for the nodes of `config`, in the loop of `registry`. It needs `tokens` for itself:
@@ -150,7 +82,7 @@ impl Driver {
         if tokens.len() < needed {
             return Err(ConfigError::TokenRange { given: tokens.len(), needed }.into());
         }
-        let engine = Engine::new(&config, fresh_seed()?, clock::now())?;
+        let engine = Engine::new(&config, process::fresh_seed()?, clock::now())?;
         Ok(Self {
             engine,
             links: links_of(&config)?,
@@ -401,7 +333,7 @@ impl Driver {
         #[cfg(feature = "tracing")]
         self.log_notices();
         #[cfg(feature = "metrics")]
-        self.export_if_due(now);
+        self.exporter.export_if_due(&self.engine, now);
     }
 
     /// Writes what waits to be sent, one write per node. [`drive`](Self::drive) does it too.
@@ -475,17 +407,4 @@ impl AsFd for Driver {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.registry.as_fd()
     }
-}
-
-impl std::fmt::Debug for Driver {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Driver").field("engine", &self.engine).finish_non_exhaustive()
-    }
-}
-
-/// Randomness from the operating system.
-fn fresh_seed() -> io::Result<[u8; 32]> {
-    let mut seed = [0; 32];
-    SysRng.try_fill_bytes(&mut seed).map_err(io::Error::other)?;
-    Ok(seed)
 }

@@ -1,6 +1,6 @@
 //! Notices about nodes: to the caller and, with the feature `tracing`, to the log.
 
-use super::Driver;
+use super::core::Driver;
 use crate::engine::Notice;
 
 impl Driver {

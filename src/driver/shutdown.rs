@@ -129,6 +129,6 @@ impl Drop for Driver {
         self.read();
         self.engine.note_left(clock::now());
         #[cfg(feature = "metrics")]
-        self.export_last();
+        self.exporter.export_last(&self.engine);
     }
 }

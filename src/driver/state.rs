@@ -1,8 +1,18 @@
 //! A driver's knowledge of its nodes and operations. The driver asks no node for it.
 
-use super::{Driver, clock};
+#[cfg(feature = "metrics")]
+use std::sync::Arc;
+
+use super::clock;
+use super::core::Driver;
+#[cfg(feature = "metrics")]
+use super::export::AskOldest;
 use crate::agreement::Agreement;
 use crate::client_name::ClientId;
+#[cfg(feature = "metrics")]
+use crate::count::CallCounts;
+#[cfg(feature = "metrics")]
+use crate::engine::LeaseCounts;
 use crate::engine::{Engine, NodeHealth};
 use crate::error::LockError;
 use crate::quorum::NodeMask;
@@ -75,5 +85,33 @@ impl Driver {
 
     pub(crate) const fn engine(&self) -> &Engine {
         &self.engine
+    }
+}
+
+#[cfg(feature = "metrics")]
+impl Driver {
+    /// Hands the counts since the last time, and the states of the nodes, to the recorder of the
+    /// `metrics` facade. [`drive`](Self::drive) does this by itself at most once per second;
+    /// [`shutdown`](Self::shutdown) and the drop of a driver do it too. Call it if that is too late
+    /// for you. `docs/observing.md` lists all series.
+    ///
+    /// Costs some microseconds and allocations. Values that the driver exports before the program
+    /// has installed a recorder are lost.
+    pub fn export_metrics(&mut self) {
+        self.exporter.export(&self.engine);
+    }
+
+    /// How many leases the client has won so far, by the way in which it won them. Read it before
+    /// and after a call for a lock to see which way that call took.
+    #[must_use]
+    pub const fn lease_counts(&self) -> LeaseCounts {
+        self.engine.lease_counts()
+    }
+
+    /// From now on the driver exports `calls` and not the engine's count of calls for locks. The
+    /// driving thread asks `oldest`.
+    pub(crate) fn export_calls(&mut self, calls: Arc<CallCounts>, oldest: AskOldest) {
+        self.exporter.calls = Some(calls);
+        self.exporter.oldest = Some(oldest);
     }
 }

@@ -2,7 +2,8 @@
 
 use std::io;
 
-use super::{Driver, clock};
+use super::clock;
+use super::core::Driver;
 use crate::error::Cause;
 use crate::quorum::NodeId;
 

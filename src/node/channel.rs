@@ -11,23 +11,18 @@
 //!   the push that confirms them for this client's own channel, or an error. Anything else ends the
 //!   connection. No other push ever answers a request.
 
-use super::Node;
 use super::debt::REFUSED_DELAY;
-use super::pending::{Pending, PendingQueue, Request};
+use super::pending::{PendingQueue, Request};
 use super::state::Now;
 use crate::client_name::ClientId;
 use crate::command::{Answer, classify};
 use crate::error::Cause;
-use crate::resp::encode::append_command;
 use crate::resp::{Items, Reply};
 use crate::time::Instant;
 use crate::token::digit;
 
 /// The prefix of every client's channels, with the version of the messages.
 const PREFIX: &[u8; 10] = b"redbolt:3:";
-
-/// More bytes than a subscription and its end take.
-const SUBSCRIPTION_LEN: usize = 256;
 
 /// The suffix that makes a client's channel for transfers from the name of its channel.
 const TRANSFERS: &[u8; 2] = b":t";
@@ -60,7 +55,7 @@ impl ChannelName {
         PREFIX
     }
 
-    fn transfers(&self) -> TransfersName {
+    pub(super) fn transfers(&self) -> TransfersName {
         let mut name = [0; 28];
         let (first, mark) = name.split_at_mut(self.0.len());
         first.copy_from_slice(&self.0);
@@ -93,7 +88,7 @@ fn write_hex(out: &mut [u8], bytes: &[u8]) {
 
 /// The state of the subscription to messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-enum Subscription {
+pub(super) enum Subscription {
     #[default]
     None,
     Asked,
@@ -102,29 +97,22 @@ enum Subscription {
     Denied,
 }
 
-/// The beginning of a `run_id`.
-fn mark_of(run_id: &str) -> [u8; 8] {
-    let mut mark = [0; 8];
-    mark.iter_mut().zip(run_id.bytes()).for_each(|(place, byte)| *place = byte);
-    mark
-}
-
 /// One end of the channels.
 #[derive(Debug, Default)]
 pub(super) struct Channel {
-    subscription: Subscription,
+    pub(super) subscription: Subscription,
     /// SUBSCRIBE for transfers is written on this connection, and no UNSUBSCRIBE behind it.
-    takes_transfers: bool,
+    pub(super) takes_transfers: bool,
     /// The client takes transfers, on this connection and later ones.
-    wants_transfers: bool,
+    pub(super) wants_transfers: bool,
     /// The user may not subscribe to transfers, on this connection.
-    denies_transfers: bool,
+    pub(super) denies_transfers: bool,
     /// The node answered the script that hands a lock over, or introduces a call, with an error.
-    refuses_scripts: bool,
+    pub(super) refuses_scripts: bool,
     /// When the client asks again for what the node has refused for now.
-    again_at: Option<Instant>,
+    pub(super) again_at: Option<Instant>,
     /// The mark that names the node in transfers, from its last greeting on this connection.
-    mark: Option<[u8; 8]>,
+    pub(super) mark: Option<[u8; 8]>,
 }
 
 impl Channel {
@@ -194,7 +182,7 @@ impl Channel {
 
     /// If the refusal may pass, the client asks again later; if the user lacks the right, it does
     /// not. Returns whether it asks again.
-    fn ask_again(&mut self, answer: Answer, now: Now) -> bool {
+    pub(super) fn ask_again(&mut self, answer: Answer, now: Now) -> bool {
         let is_denied = matches!(
             answer,
             Answer::Refused(Cause::NoPermission | Cause::KeyDenied | Cause::Unsupported)
@@ -216,98 +204,5 @@ impl Channel {
         (self.takes_transfers, self.denies_transfers) = (false, false);
         self.refuses_scripts = false;
         (self.mark, self.again_at) = (None, None);
-    }
-}
-
-impl Node {
-    /// Asks again for what the node has refused, if it is time.
-    pub(super) fn subscribe_again(&mut self, now: Now) {
-        if self.is_greeted() && self.channel.again_at.is_some_and(|at| at <= now.real) {
-            (self.channel.again_at, self.channel.refuses_scripts) = (None, false);
-            self.subscribe(now);
-        }
-    }
-
-    /// After a greeting in RESP3: subscribes to this client's channel, unless the client has done
-    /// so.
-    pub(super) fn subscribe(&mut self, now: Now) {
-        self.channel.mark = self.facts().run_id.as_deref().map(mark_of);
-        let Some(name) = self.login.channel.filter(|_| self.reading.facts.resp3) else { return };
-        if self.channel.subscription == Subscription::None {
-            append_command(&mut self.output, &[b"SUBSCRIBE", name.as_bytes()]);
-            let written_at = now.attended;
-            let pending = Pending { request: Request::Subscribe, written_at };
-            self.pending.push_back(pending);
-            self.channel.subscription = Subscription::Asked;
-        }
-        if self.channel.wants_transfers {
-            self.take_transfers(now);
-        }
-    }
-
-    /// Subscribes to transfers, in front of the next request, and after each greeting.
-    pub(crate) fn take_transfers(&mut self, now: Now) {
-        self.channel.wants_transfers = true;
-        // Messages of a node without a mark would be no vote, and no client would delete its key.
-        let is_able = matches!(self.channel.subscription, Subscription::Asked | Subscription::Open)
-            && self.channel.again_at.is_none()
-            && !self.channel.denies_transfers
-            && self.channel.mark.is_some()
-            && self.is_connected()
-            && !self.is_stalled()
-            && self.has_room_in_step(SUBSCRIPTION_LEN);
-        let Some(name) = self.login.channel.filter(|_| is_able) else { return };
-        if !std::mem::replace(&mut self.channel.takes_transfers, true) {
-            self.write_subscription(b"SUBSCRIBE", name.transfers(), now);
-        }
-    }
-
-    /// Leaves the channel for transfers: a holder's script that runs behind this has no listener,
-    /// and deletes the key instead.
-    pub(crate) fn leave_transfers(&mut self, now: Now) {
-        self.channel.wants_transfers = false;
-        let Some(name) = self.login.channel else { return };
-        if std::mem::take(&mut self.channel.takes_transfers) {
-            self.write_subscription(b"UNSUBSCRIBE", name.transfers(), now);
-        }
-    }
-
-    fn write_subscription(&mut self, command: &[u8], name: TransfersName, now: Now) {
-        append_command(&mut self.output, &[command, name.as_bytes()]);
-        let written_at = now.attended;
-        self.pending.push_back(Pending { request: Request::SubscribeTransfers, written_at });
-    }
-
-    /// Whether this client hears of a holder's script at this node, or did so on this connection.
-    pub(crate) const fn takes_transfers(&self) -> bool {
-        self.channel.takes_transfers
-    }
-
-    /// Whether the node runs the script by which a call introduces itself.
-    pub(crate) const fn runs_scripts(&self) -> bool {
-        self.can_be_asked() && !self.channel.refuses_scripts
-    }
-
-    /// Whether the node hands locks over for this client.
-    pub(crate) const fn runs_transfers(&self) -> bool {
-        self.runs_scripts() && self.mark().is_some()
-    }
-
-    /// The node answered a script with an error: it gets none for a while. If the user may not run
-    /// scripts, it gets none on this connection.
-    pub(crate) fn script_refused(&mut self, answer: Answer, now: Now) {
-        self.channel.refuses_scripts = true;
-        self.channel.ask_again(answer, now);
-    }
-
-    /// The mark that names the node in the transfers that go through it; `None` if it is unknown.
-    /// While the client greets the node again, the mark stays.
-    pub(crate) const fn mark(&self) -> Option<[u8; 8]> {
-        self.channel.mark
-    }
-
-    /// Whether this client can receive and send messages through this node.
-    pub(crate) fn has_channel(&self) -> bool {
-        self.channel.subscription == Subscription::Open && self.is_greeted() && !self.is_stalled()
     }
 }

@@ -1,6 +1,6 @@
 //! The node's wall clock, as the node last told it. Only fences depend on it.
 
-use super::Node;
+use super::core::Node;
 use super::state::Now;
 use crate::time::{Instant, WallClock};
 

@@ -2,25 +2,15 @@
 
 use bytes::Buf as _;
 
-use super::{Debt, Node, Pending, Request, State};
+use super::core::Node;
+use super::debt::Debt;
+#[cfg(any(test, feature = "sim"))]
+use super::debt::Debts;
+use super::pending::{Pending, Request};
+#[cfg(any(test, feature = "sim"))]
+use super::state::Room;
+use super::state::State;
 use crate::time::Instant;
-
-/// How much may wait for one node.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Room {
-    /// Bytes that may wait for the node's socket.
-    pub(crate) output_len: usize,
-    /// Answers that the client may await.
-    pub(crate) answers: usize,
-    /// Debts; beyond this the client leaves the keys of the oldest to their TTL.
-    pub(crate) debts: usize,
-}
-
-impl Default for Room {
-    fn default() -> Self {
-        Self { output_len: 1 << 20, answers: 1 << 15, debts: 1 << 16 }
-    }
-}
 
 /// For a node that does not answer, releases are queued up to this part of its output; beyond that
 /// they become debts.
@@ -34,7 +24,7 @@ impl Node {
     /// Sets bounds so small that a simulation, or a test, reaches them.
     #[cfg(any(test, feature = "sim"))]
     pub(crate) fn limit(&mut self, room: Room) {
-        (self.room, self.debts) = (room, super::Debts::new(room.debts));
+        (self.room, self.debts) = (room, Debts::new(room.debts));
     }
 
     /// Writes a request, unless too much waits for the node. `attended` is the time on the attended

@@ -4,7 +4,7 @@ use std::mem;
 
 use bytes::Buf as _;
 
-use super::Node;
+use super::core::Node;
 use super::pending::{Pending, Request};
 use super::state::{Answered, Now, Step};
 use crate::command::Answer;

@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use super::Node;
 use super::admission::{self, AdmissionRules, Standing};
 use super::backoff::DELAY_MAX;
+use super::core::Node;
 use super::greeting::{self, Facts, Login};
 use super::pending::{GreetingPart, Pending, Request};
 use super::state::{Now, State};
@@ -163,5 +163,46 @@ impl Node {
         if self.serves() {
             self.enter(State::Quarantined { until: now + rules.guard_time });
         }
+    }
+
+    /// An answer, or the end of a greeting, gave a cause that a person must repair.
+    pub(crate) fn note_trouble(&mut self, cause: Cause, now: Instant) {
+        self.trouble.note(cause, now);
+        self.trouble_changed();
+    }
+
+    /// A greeting found nothing against the node.
+    pub(super) fn end_trouble_of_greeting(&mut self) {
+        self.trouble.admitted();
+        self.trouble_changed();
+    }
+
+    /// The node granted a vote.
+    pub(crate) fn granted_in_trouble(&mut self, now: Instant) {
+        if self.is_admitted() {
+            self.trouble.granted(now);
+            self.trouble_changed();
+        }
+    }
+
+    fn trouble_changed(&mut self) {
+        self.is_plain = self.is_admitted() && self.trouble.is_none();
+        self.is_changed = true;
+    }
+
+    /// The news of the node: a cause against it, or [`Cause::None`] once it is well again.
+    pub(crate) fn take_news(&mut self) -> Option<Cause> {
+        self.trouble.take()
+    }
+
+    /// The cause in the node's last report.
+    #[cfg(feature = "tracing")]
+    pub(crate) const fn last_news(&self) -> Cause {
+        self.trouble.told
+    }
+
+    /// Whether [`take_news`](Self::take_news) has something to return.
+    pub(crate) fn has_news(&self) -> bool {
+        self.trouble.latest != self.trouble.told
     }
 }

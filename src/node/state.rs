@@ -23,6 +23,23 @@ pub(crate) struct Timeouts {
     pub(crate) stalled_after: Duration,
 }
 
+/// How much may wait for one node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    /// Bytes that may wait for the node's socket.
+    pub(crate) output_len: usize,
+    /// Answers that the client may await.
+    pub(crate) answers: usize,
+    /// Debts; beyond this the client leaves the keys of the oldest to their TTL.
+    pub(crate) debts: usize,
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self { output_len: 1 << 20, answers: 1 << 15, debts: 1 << 16 }
+    }
+}
+
 /// The state of the conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::admission::Standing;
+use super::admission::{History, Standing};
 use super::pending::GreetingPart;
 use super::*;
 use crate::config::{Admission, RestartGuard};

@@ -9,7 +9,6 @@
 
 use std::time::Duration;
 
-use super::Node;
 use super::backoff::DELAY_MAX;
 use crate::error::Cause;
 use crate::time::Instant;
@@ -25,9 +24,9 @@ pub(super) struct Trouble {
     /// The causes since the node was last well, one bit each.
     causes: u64,
     /// The last new cause; [`Cause::None`] while the node is well.
-    latest: Cause,
+    pub(super) latest: Cause,
     /// The last reported cause.
-    told: Cause,
+    pub(super) told: Cause,
     /// When a cause was last seen.
     seen_at: Instant,
 }
@@ -75,59 +74,10 @@ impl Trouble {
         self.causes == 0
     }
 
-    fn take(&mut self) -> Option<Cause> {
+    pub(super) fn take(&mut self) -> Option<Cause> {
         let is_new = self.latest != self.told;
         self.told = self.latest;
         is_new.then_some(self.latest)
-    }
-}
-
-impl Node {
-    /// Whether the node's grants count, and tell nothing new about it.
-    #[inline]
-    pub(crate) const fn is_plain(&self) -> bool {
-        self.is_plain
-    }
-
-    /// An answer, or the end of a greeting, gave a cause that a person must repair.
-    pub(crate) fn note_trouble(&mut self, cause: Cause, now: Instant) {
-        self.trouble.note(cause, now);
-        self.trouble_changed();
-    }
-
-    /// A greeting found nothing against the node.
-    pub(super) fn end_trouble_of_greeting(&mut self) {
-        self.trouble.admitted();
-        self.trouble_changed();
-    }
-
-    /// The node granted a vote.
-    pub(crate) fn granted_in_trouble(&mut self, now: Instant) {
-        if self.is_admitted() {
-            self.trouble.granted(now);
-            self.trouble_changed();
-        }
-    }
-
-    fn trouble_changed(&mut self) {
-        self.is_plain = self.is_admitted() && self.trouble.is_none();
-        self.is_changed = true;
-    }
-
-    /// The news of the node: a cause against it, or [`Cause::None`] once it is well again.
-    pub(crate) fn take_news(&mut self) -> Option<Cause> {
-        self.trouble.take()
-    }
-
-    /// The cause in the node's last report.
-    #[cfg(feature = "tracing")]
-    pub(crate) const fn last_news(&self) -> Cause {
-        self.trouble.told
-    }
-
-    /// Whether [`take_news`](Self::take_news) has something to return.
-    pub(crate) fn has_news(&self) -> bool {
-        self.trouble.latest != self.trouble.told
     }
 }
 

@@ -26,10 +26,10 @@ const FIELDS: [(&str, &str); 13] = [
     ("wakes", "Wakes"),
 ];
 
-/// Each crate, with its remaining circles. `node`: the file of that module needs the files below
-/// it, which need it. `sim::*`: its files need each other.
+/// Each crate, with its remaining circles. `engine::wait`: the file of that module needs the files
+/// below it, which need it. `sim::*`: its files need each other.
 const CRATES: [(&str, &[&str]); 6] = [
-    ("src", &["driver", "engine::wait", "node", "sim::*"]),
+    ("src", &["engine::wait", "sim::*"]),
     ("embedded/src", &[]),
     ("cli/src", &[]),
     ("benches/src", &[]),

@@ -1,0 +1,306 @@
+//! The parts of a node, and what can be asked of them.
+
+use std::time::Duration;
+
+use bytes::BytesMut;
+
+use super::admission::History;
+use super::backoff::Backoff;
+use super::channel::Channel;
+use super::debt::Debts;
+use super::greeting::{Facts, Login};
+use super::pending::{Pending, PendingQueue};
+use super::reading::Reading;
+use super::state::{Now, Room, Shown, State, Timeouts, Wish};
+use super::trouble::Trouble;
+use crate::command::Dialect;
+#[cfg(feature = "metrics")]
+use crate::count::NodeCounts;
+use crate::error::Cause;
+use crate::resp::{Decoder, Limits};
+use crate::rules;
+use crate::time::{Instant, WallClock};
+
+/// One master, over all its connections.
+pub(crate) struct Node {
+    pub(super) login: Login,
+    pub(super) timeouts: Timeouts,
+    pub(super) state: State,
+    pub(super) is_changed: bool,
+    /// Admitted, and without trouble.
+    pub(super) is_plain: bool,
+    pub(super) trouble: Trouble,
+    pub(super) wish: Wish,
+    /// Why the node does not vote, or why the last connection ended.
+    pub(super) cause: Cause,
+    /// Whether any connection attempt has ended, in success or failure.
+    pub(crate) is_settled: bool,
+    pub(super) backoff: Backoff,
+
+    pub(super) pending: PendingQueue,
+    pub(super) output: BytesMut,
+    /// The bytes of a frame that is not yet complete.
+    pub(super) input: BytesMut,
+    pub(super) decoder: Decoder,
+    /// Set while answers are overdue: when the client noticed that, on the attended clock.
+    pub(super) stalled_at: Option<Instant>,
+
+    pub(super) reading: Reading,
+    pub(super) channel: Channel,
+    /// Whether the last greeting was in RESP3.
+    pub(super) resp3: bool,
+    /// The user had no right to release in any way: the next greeting must prove that it has one.
+    pub(super) is_unproven: bool,
+    /// Connected, and the node has not sent anything yet.
+    pub(super) is_mute: bool,
+    /// The connection is made and waits for its TLS handshake.
+    pub(super) is_securing: bool,
+    pub(super) history: History,
+    #[cfg(feature = "metrics")]
+    pub(crate) counts: NodeCounts,
+    pub(super) greeted_at: Instant,
+    /// The node's last reading of its clock.
+    pub(super) clock: Option<WallClock>,
+    /// Round trip of the last greeting.
+    pub(crate) round_trip: Option<Duration>,
+    pub(crate) dialect: Dialect,
+    pub(crate) debts: Debts,
+    pub(super) room: Room,
+}
+
+impl Node {
+    pub(crate) fn new(login: Login, timeouts: Timeouts, now: Instant) -> Self {
+        let room = Room::default();
+        Self {
+            login,
+            timeouts,
+            state: State::Disconnected { retry_at: now },
+            is_changed: true,
+            is_plain: false,
+            trouble: Trouble::default(),
+            wish: Wish::Nothing,
+            cause: Cause::NotConnected,
+            is_settled: false,
+            backoff: Backoff::default(),
+            pending: PendingQueue::default(),
+            output: BytesMut::new(),
+            input: BytesMut::new(),
+            decoder: Decoder::new(Limits::default()),
+            stalled_at: None,
+            reading: Reading::default(),
+            channel: Channel::default(),
+            resp3: true,
+            is_unproven: false,
+            is_mute: false,
+            is_securing: false,
+            history: History::default(),
+            #[cfg(feature = "metrics")]
+            counts: NodeCounts::default(),
+            greeted_at: now,
+            clock: None,
+            round_trip: None,
+            dialect: Dialect { release: None, extend: None },
+            debts: Debts::new(room.debts),
+            room,
+        }
+    }
+
+    /// The only writer of the state.
+    pub(super) const fn enter(&mut self, state: State) {
+        self.state = state;
+        self.is_plain = self.is_admitted() && self.trouble.is_none();
+        self.is_changed = true;
+    }
+
+    /// Marks the changes as seen.
+    pub(crate) const fn changes_noted(&mut self) {
+        self.is_changed = false;
+    }
+
+    /// The state of the conversation, as people see it.
+    pub(crate) const fn shown(&self) -> Shown {
+        match self.state {
+            State::Disconnected { .. } => Shown::Disconnected,
+            State::Connecting { .. } => Shown::Connecting,
+            State::Greeting { .. } => Shown::Greeting,
+            State::Admitted { .. } if self.is_stalled() => Shown::Stalled,
+            State::Admitted { .. } => Shown::Admitted,
+            State::Quarantined { .. } => Shown::Quarantined,
+            State::Refused { .. } => Shown::Refused,
+        }
+    }
+
+    /// When the client greets the node again, or connects to it again.
+    pub(crate) const fn until(&self) -> Option<Instant> {
+        match self.state {
+            State::Disconnected { retry_at } | State::Refused { retry_at, .. } => Some(retry_at),
+            State::Quarantined { until } => Some(until),
+            State::Connecting { .. } | State::Greeting { .. } | State::Admitted { .. } => None,
+        }
+    }
+
+    /// When the node last sent anything; `None` if it never did.
+    pub(crate) fn last_answer(&self) -> Option<Instant> {
+        Some(self.history.last_answer).filter(|at| *at > Instant::default())
+    }
+
+    /// Whether time, or any answer, can change the node's debts, its state or its trouble. Usually
+    /// neither can: the node is admitted, without trouble or debts, and not stalled.
+    pub(crate) fn is_restless(&self) -> bool {
+        !self.is_plain()
+            || self.debts.len() > 0
+            || self.is_stalled()
+            || self.channel.again_at().is_some()
+    }
+
+    /// When the node counts as stalled if it still owes its present answers then. `now` stands for
+    /// the latest answer that it can owe.
+    pub(crate) fn stalls_at(&self, now: Now) -> Instant {
+        let oldest = self.pending.front().filter(|_| self.stalled_at.is_none());
+        oldest.map_or(now.attended, |front| front.written_at) + self.timeouts.stalled_after
+    }
+
+    pub(crate) const fn state(&self) -> State {
+        self.state
+    }
+
+    pub(crate) const fn facts(&self) -> &Facts {
+        &self.reading.facts
+    }
+
+    pub(crate) fn identity(&self) -> Option<&str> {
+        self.history.identity()
+    }
+
+    pub(crate) const fn has_wish(&self) -> bool {
+        !matches!(self.wish, Wish::Nothing)
+    }
+
+    pub(crate) const fn take_wish(&mut self) -> Wish {
+        std::mem::replace(&mut self.wish, Wish::Nothing)
+    }
+
+    /// Whether the node's grants count.
+    #[inline]
+    pub(crate) const fn is_admitted(&self) -> bool {
+        matches!(self.state, State::Admitted { .. })
+    }
+
+    /// Whether the node's grants count, and tell nothing new about it.
+    #[inline]
+    pub(crate) const fn is_plain(&self) -> bool {
+        self.is_plain
+    }
+
+    /// Whether a SET may go to the node.
+    pub(crate) fn can_vote(&self) -> bool {
+        self.is_admitted() && self.stalled_at.is_none() && rules::may_get_set(self.debts.is_owing())
+    }
+
+    /// Whether the node may become able to vote within a connect timeout, without repair by a
+    /// person.
+    pub(crate) fn is_on_the_way(&self) -> bool {
+        match self.state {
+            State::Connecting { .. } | State::Greeting { .. } => true,
+            State::Disconnected { .. } => !self.is_settled,
+            State::Admitted { .. } | State::Quarantined { .. } | State::Refused { .. } => false,
+        }
+    }
+
+    /// Whether compare-and-deletes and compare-and-extends reach the node.
+    pub(crate) const fn is_greeted(&self) -> bool {
+        matches!(
+            self.state,
+            State::Admitted { .. } | State::Quarantined { .. } | State::Refused { .. }
+        )
+    }
+
+    /// Whether a connection is open.
+    pub(crate) const fn is_connected(&self) -> bool {
+        matches!(self.state, State::Greeting { .. }) || self.is_greeted()
+    }
+
+    /// Whether the node is likely to answer a request soon.
+    pub(crate) const fn can_be_asked(&self) -> bool {
+        self.is_greeted() && !self.is_stalled()
+    }
+
+    pub(crate) const fn is_stalled(&self) -> bool {
+        self.stalled_at.is_some()
+    }
+
+    /// Why a SET cannot go to the node now.
+    pub(crate) fn cause(&self) -> Cause {
+        match self.state {
+            State::Admitted { .. } if self.is_stalled() => Cause::Stalled,
+            State::Admitted { .. } => Cause::Backlog,
+            State::Quarantined { .. } => Cause::Quarantined,
+            State::Refused { cause, .. } => cause,
+            State::Connecting { .. } | State::Greeting { .. }
+                if matches!(self.cause, Cause::None | Cause::NotConnected) =>
+            {
+                Cause::Connecting
+            }
+            State::Disconnected { .. } | State::Connecting { .. } | State::Greeting { .. } => {
+                self.cause
+            }
+        }
+    }
+
+    /// The answers that the client awaits.
+    pub(crate) fn pending(&self) -> impl Iterator<Item = &Pending> {
+        self.pending.iter()
+    }
+
+    /// Asks the owner to close the socket, after [`handle_lost`](Self::handle_lost).
+    pub(crate) const fn close(&mut self) {
+        self.wish = Wish::Close;
+        self.is_changed = true;
+    }
+
+    /// The socket is open, and the TLS handshake is under way.
+    #[cfg(feature = "tls")]
+    pub(crate) const fn handle_securing(&mut self) {
+        self.is_securing = true;
+    }
+
+    /// Whether the client has greeted the node on this connection, and the node may vote now or
+    /// later.
+    pub(crate) const fn serves(&self) -> bool {
+        matches!(self.state, State::Admitted { .. } | State::Quarantined { .. })
+    }
+
+    /// Whether the node is connected and has not sent anything yet.
+    pub(crate) const fn is_mute(&self) -> bool {
+        self.is_mute
+    }
+
+    /// The node has sent something.
+    pub(crate) const fn speaks(&mut self) {
+        self.is_mute = false;
+    }
+
+    /// Whether nothing is due: the common case, at the cost of a few comparisons.
+    #[inline]
+    pub(crate) fn is_quiet(&self, now: Now) -> bool {
+        matches!(self.state, State::Admitted { .. })
+            && !self.is_changed
+            && self.debts.len() == 0
+            && self.channel.again_at().is_none()
+            && self.pending.front().is_none_or(|front| {
+                self.is_stalled() || front.written_at + self.timeouts.stalled_after > now.attended
+            })
+    }
+
+    /// How long until the node may be admitted, if only a quarantine prevents it.
+    pub(crate) fn quarantine(&self, now: Instant) -> Option<Duration> {
+        match self.state {
+            State::Quarantined { until } => Some(now.until(until)),
+            State::Disconnected { .. }
+            | State::Connecting { .. }
+            | State::Greeting { .. }
+            | State::Admitted { .. }
+            | State::Refused { .. } => None,
+        }
+    }
+}
