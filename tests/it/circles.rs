@@ -26,10 +26,9 @@ const FIELDS: [(&str, &str); 13] = [
     ("wakes", "Wakes"),
 ];
 
-/// Each crate, with its remaining circles. `engine::wait`: the file of that module needs the files
-/// below it, which need it. `sim::*`: its files need each other.
+/// Each crate, with its remaining circles. `sim::*`: its files need each other.
 const CRATES: [(&str, &[&str]); 6] = [
-    ("src", &["engine::wait", "sim::*"]),
+    ("src", &["sim::*"]),
     ("embedded/src", &[]),
     ("cli/src", &[]),
     ("benches/src", &[]),

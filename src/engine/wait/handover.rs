@@ -8,12 +8,12 @@
 
 use std::time::Duration;
 
+use super::core::{Handover, Waiting};
 use super::message::{self, MessageKind, Offer, RawToken};
 use super::outside::View;
 use super::wakes::Wake;
-use super::{Waiting, hash};
 use crate::client_name::ClientId;
-use crate::key::Key;
+use crate::key::{Key, hash};
 use crate::quorum::{NodeId, NodeMask};
 use crate::rules;
 use crate::slab::SlotIndex;
@@ -63,17 +63,6 @@ pub(in crate::engine) struct Released {
     pub(in crate::engine) fence: u64,
     /// How the lock is handed over; `None` if it is not.
     pub(in crate::engine) scripts: Option<Scripts>,
-}
-
-/// A lock that is being handed over.
-#[derive(Debug)]
-pub(super) struct Handover {
-    /// What is to be done where it fails.
-    wake: Wake,
-    /// The nodes that told the waiter.
-    told: NodeMask,
-    /// The nodes whose answer is awaited.
-    open: NodeMask,
 }
 
 impl Waiting {

@@ -19,6 +19,7 @@
 //! - A list of waiters is in one place: with the waiter that was woken with it, the slot that it
 //!   won, or a wake under way.
 
+mod core;
 mod handover;
 mod list;
 mod message;
@@ -43,6 +44,7 @@ use crate::witness::{Sight, saw};
 
 use std::time::Duration;
 
+pub(super) use self::core::Waiting;
 pub(super) use handover::{Released, Scripts, Terms};
 pub(super) use message::{
     Listed, Message, MessageKind, Offer, RawToken, append as append_message, around_token,
@@ -50,7 +52,7 @@ pub(super) use message::{
 };
 pub(super) use outside::{Action, HolderAnswer, Input, Meant, Reach, Text, View, WaitCall};
 
-use handover::Handover;
+use self::core::WaitQueue;
 use list::{Entry, List, Receipt};
 use message::{WaiterId, waiter_of};
 use outside::Actions;
@@ -61,33 +63,6 @@ use wakes::{Wake, Wakes};
 /// How often clients forward a message, so that a client that missed some turns finds the holder. A
 /// hop costs one command; an attempt in vain costs more than 2N.
 const HOPS_MAX: u8 = 8;
-
-/// The calls that wait for the lock of a slot.
-#[derive(Debug)]
-struct WaitQueue {
-    /// The hash of the key.
-    hash: u64,
-    list: List,
-    /// How many transfers in a row have brought the lock here.
-    row: u8,
-}
-
-/// See the [module](self).
-#[derive(Debug)]
-pub(super) struct Waiting {
-    client_id: ClientId,
-    node_timeout: Duration,
-    quorum: u32,
-    waiters: Beside<OpIndex, Waiter>,
-    queues: Beside<SlotIndex, WaitQueue>,
-    wakes: Wakes,
-    /// By the slot that was released.
-    handovers: Beside<SlotIndex, Handover>,
-    actions: Actions,
-    /// How many calls have waited so far.
-    calls: u32,
-    questions: u32,
-}
 
 impl Waiting {
     pub(super) fn new(client_id: ClientId, node_timeout: Duration, quorum: u32) -> Self {

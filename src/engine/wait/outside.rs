@@ -4,12 +4,11 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::Duration;
 
-use super::hash;
 use super::list::List;
 use super::message::{self, Listed, MessageKind, Offer, RawToken};
 use super::wakes::Successor;
 use crate::client_name::ClientId;
-use crate::key::Key;
+use crate::key::{Key, hash};
 use crate::node::Phase;
 use crate::quorum::{NodeId, NodeMask};
 use crate::slab::{OpIndex, SlotIndex, WakeIndex};

@@ -1,14 +1,14 @@
 //! The calls of this client that wait, and which call gets the turn.
 
+use super::core::Waiting;
 use super::list::List;
 use super::message::{Listed, MessageKind, WaiterId, token_of_wake, waiter_id};
 use super::outside::{Action, Input, View};
 use super::state::Scene;
 use super::waiter::Waiter;
 use super::wakes::Wake;
-use super::{Waiting, hash};
 use crate::client_name::ClientId;
-use crate::key::Key;
+use crate::key::{Key, hash};
 use crate::quorum::{NodeId, NodeMask};
 use crate::rules;
 use crate::slab::OpIndex;

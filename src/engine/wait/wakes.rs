@@ -4,10 +4,9 @@ use std::collections::VecDeque;
 
 use smallvec::SmallVec;
 
-use super::hash;
 use super::list::{Entry, List};
 use super::message::WaiterId;
-use crate::key::Key;
+use crate::key::{Key, hash};
 use crate::quorum::{NodeId, NodeMask};
 use crate::slab::{Slab, WakeIndex};
 use crate::time::Instant;
