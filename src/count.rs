@@ -30,12 +30,6 @@ pub(crate) struct NodeCounts {
     pub(crate) left: u64,
 }
 
-/// How long things took.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Times {
-    histogram: Histogram,
-}
-
 /// How a call for a lock ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallEnd {
@@ -231,17 +225,5 @@ impl NodeCounts {
             Vote::Failed(cause) => self.failed.up(cause),
             Vote::Unknown(cause) => self.unknown.up(cause),
         }
-    }
-}
-
-impl Times {
-    /// The event began at `began` and ended at `now`.
-    #[inline]
-    pub(crate) fn note(&mut self, began: Instant, now: Instant) {
-        self.histogram.add(now.nanos_since(began));
-    }
-
-    pub(crate) const fn histogram(&self) -> &Histogram {
-        &self.histogram
     }
 }

@@ -121,15 +121,19 @@ impl Exporter {
             }
         }
 
-        let age = |since: Option<Instant>| since.map_or(0.0, |at| seconds_since(at, now));
-        metrics::gauge!("redbolt_oldest_call_seconds", labels.clone()).set(age(oldest.call));
-        metrics::gauge!("redbolt_oldest_hold_seconds", labels.clone()).set(age(oldest.hold));
-        let queued = u32::try_from(calls.queued()).unwrap_or(u32::MAX);
-        metrics::gauge!("redbolt_calls_queued", labels.clone()).set(queued);
-        metrics::gauge!("redbolt_voters", labels.clone()).set(engine.voters().count());
-        metrics::gauge!("redbolt_quorum", labels.clone()).set(engine.quorum());
-        let in_flight = u32::try_from(engine.in_flight()).unwrap_or(u32::MAX);
-        metrics::gauge!("redbolt_in_flight", labels).set(in_flight);
+        let age =
+            |since: Option<Instant>| since.map_or(0.0, |at| now.saturating_since(at).as_secs_f64());
+        let count = |count: u64| u32::try_from(count).unwrap_or(u32::MAX).into();
+        for (name, value) in [
+            ("redbolt_oldest_call_seconds", age(oldest.call)),
+            ("redbolt_oldest_hold_seconds", age(oldest.hold)),
+            ("redbolt_calls_queued", count(calls.queued())),
+            ("redbolt_voters", engine.voters().count().into()),
+            ("redbolt_quorum", engine.quorum().into()),
+            ("redbolt_in_flight", count(engine.in_flight() as u64)),
+        ] {
+            metrics::gauge!(name, labels.clone()).set(value);
+        }
         for node in nodes {
             let mut labels = self.labels();
             labels.push(Label::new("node", node.name));
@@ -139,7 +143,7 @@ impl Exporter {
                 labels.push(Label::from_static_parts("state", state.name()));
                 metrics::gauge!("redbolt_node_state", labels).set(u32::from(is_in));
             }
-            let debts = u32::try_from(node.debts).unwrap_or(u32::MAX);
+            let debts: f64 = count(node.debts as u64);
             metrics::gauge!("redbolt_node_debts", labels.clone()).set(debts);
             if let Some(round_trip) = node.round_trip {
                 let name = "redbolt_node_round_trip_seconds";
@@ -148,10 +152,6 @@ impl Exporter {
         }
         is_new
     }
-}
-
-fn seconds_since(at: Instant, now: Instant) -> f64 {
-    now.saturating_since(at).as_secs_f64()
 }
 
 /// Exports what the buckets gained. Returns whether they gained anything.

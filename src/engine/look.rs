@@ -193,8 +193,7 @@ impl Engine {
 
     /// How many leases the client has won so far, by the way in which it won them.
     #[cfg(feature = "metrics")]
-    #[must_use]
-    pub const fn lease_counts(&self) -> LeaseCounts {
+    pub(crate) const fn lease_counts(&self) -> LeaseCounts {
         self.locks.counts.leases
     }
 
@@ -202,7 +201,7 @@ impl Engine {
     #[cfg(feature = "metrics")]
     #[must_use]
     pub const fn attempt_times(&self) -> &Histogram {
-        self.locks.attempt_times()
+        &self.locks.counts.attempt_times
     }
 
     /// How long calls for locks took, from their beginning to their end, by the word for how they

@@ -7,10 +7,11 @@
 //! - No series names a key, a token or text from a server.
 
 use super::ways::{LeaseCounts, Way};
-use crate::count::{CallCounts, CallEnd, Times};
+use crate::count::{CallCounts, CallEnd};
 use crate::engine::event::LostCause;
 use crate::engine::locks::op::Verdict;
 use crate::error::{UnlockError, Unlocked};
+use crate::histogram::Histogram;
 use crate::slab::{Index as _, SlotIndex};
 use crate::time::Instant;
 
@@ -35,32 +36,27 @@ pub(in crate::engine) struct Counts {
     /// Fenced attempts that needed a second round.
     pub(in crate::engine) second_rounds: u64,
     /// From the first byte of the winning attempt to its hand-over.
-    pub(in crate::engine) attempt_times: Times,
+    pub(in crate::engine) attempt_times: Histogram,
     pub(in crate::engine) calls: CallCounts,
     /// When each lease was handed over, by the place of its slot.
     handed_over: Vec<Instant>,
 }
 
-/// How attempts or extensions ended.
+/// How attempts or extensions ended: won, taken or lost, without a quorum, expired, cancelled.
 #[derive(Debug, Default)]
-pub(in crate::engine) struct Ends {
-    pub(in crate::engine) won: u64,
-    pub(in crate::engine) taken: u64,
-    pub(in crate::engine) no_quorum: u64,
-    pub(in crate::engine) expired: u64,
-    pub(in crate::engine) cancelled: u64,
-}
+pub(in crate::engine) struct Ends(pub(in crate::engine) [u64; 5]);
 
 impl Ends {
     pub(in crate::engine) const fn ended(&mut self, outcome: Verdict) {
-        match outcome {
-            Verdict::Won => self.won += 1,
-            Verdict::Taken | Verdict::Lost => self.taken += 1,
-            Verdict::NoQuorum => self.no_quorum += 1,
-            Verdict::Expired => self.expired += 1,
-            Verdict::Cancelled => self.cancelled += 1,
-            Verdict::Open | Verdict::Unlocked(_) | Verdict::Answered => {}
-        }
+        let Self([won, taken, no_quorum, expired, cancelled]) = self;
+        *match outcome {
+            Verdict::Won => won,
+            Verdict::Taken | Verdict::Lost => taken,
+            Verdict::NoQuorum => no_quorum,
+            Verdict::Expired => expired,
+            Verdict::Cancelled => cancelled,
+            Verdict::Open | Verdict::Unlocked(_) | Verdict::Answered => return,
+        } += 1;
     }
 }
 
@@ -75,8 +71,8 @@ impl Counts {
     #[inline(always)]
     pub(in crate::engine) fn won(&mut self, way: Way, attempt_began: Instant, now: Instant) {
         self.leases.up(way);
-        self.attempts.won += 1;
-        self.attempt_times.note(attempt_began, now);
+        self.attempts.ended(Verdict::Won);
+        self.attempt_times.add(now.nanos_since(attempt_began));
     }
 
     /// The engine hands a lease over.

@@ -17,7 +17,7 @@ use super::ways::Way;
 use crate::count::CallEnd;
 use crate::engine::locks::core::Locks;
 #[cfg(feature = "metrics")]
-use crate::engine::locks::op::Called;
+use crate::engine::locks::op::{Called, Verdict};
 #[cfg(feature = "metrics")]
 use crate::error::Cause;
 use crate::witness::{Sight, saw};
@@ -83,7 +83,7 @@ impl Locks {
                     self.ops.at_mut(op).way = Way::Poll;
                 });
             }
-            Happening::AttemptCancelled => count!(self.counts.attempts.cancelled += 1),
+            Happening::AttemptCancelled => count!(self.counts.attempts.ended(Verdict::Cancelled)),
             Happening::Woken { op, node } => {
                 count!(self.ops.at_mut(op).way = Way::Wake);
                 if node.is_some() {

@@ -1,11 +1,9 @@
 //! The counts as series, for an exporter.
 
-use super::counts::Ends;
 use crate::count::{CallCounts, Oldest};
 use crate::engine::locks::core::Locks;
 use crate::engine::locks::op::OpKind;
 use crate::engine::locks::steps::TokenState;
-use crate::histogram::Histogram;
 use crate::quorum::NodeId;
 use crate::slab::KeepIndex;
 
@@ -25,14 +23,6 @@ impl Series {
         Self { name, node: None, labels: [label, NO_LABEL] }
     }
 
-    const fn of_node(
-        name: &'static str,
-        node: NodeId,
-        labels: [(&'static str, &'static str); 2],
-    ) -> Self {
-        Self { name, node: Some(node), labels }
-    }
-
     /// The labels besides the node.
     pub fn labels(&self) -> impl Iterator<Item = (&'static str, &'static str)> + use<> {
         self.labels.into_iter().filter(|label| *label != NO_LABEL)
@@ -40,16 +30,6 @@ impl Series {
 }
 
 const NO_LABEL: (&str, &str) = ("", "");
-
-impl Ends {
-    fn each(&self, lost: &'static str, mut tell: impl FnMut(&'static str, u64)) {
-        tell("won", self.won);
-        tell(lost, self.taken);
-        tell("no_quorum", self.no_quorum);
-        tell("expired", self.expired);
-        tell("cancelled", self.cancelled);
-    }
-}
 
 impl Locks {
     /// The counts since the engine began, one number per series; they never decrease. `calls`
@@ -60,15 +40,15 @@ impl Locks {
         all.extend(calls.waits().map(|(end, waits)| {
             (Series::new("redbolt_calls_total", ("outcome", end.name())), waits.count())
         }));
-        counts.attempts.each("taken", |outcome, count| {
-            all.push((Series::new("redbolt_attempts_total", ("outcome", outcome)), count));
-        });
-        for (by, ends) in [("caller", &counts.extensions), ("keep_alive", &counts.keeps)] {
-            ends.each("lost", |outcome, count| {
-                let labels = [("outcome", outcome), ("by", by)];
-                let name = "redbolt_extensions_total";
-                all.push((Series { name, node: None, labels }, count));
-            });
+        for (name, lost, by, ends) in [
+            ("redbolt_attempts_total", "taken", NO_LABEL, &counts.attempts),
+            ("redbolt_extensions_total", "lost", ("by", "caller"), &counts.extensions),
+            ("redbolt_extensions_total", "lost", ("by", "keep_alive"), &counts.keeps),
+        ] {
+            let outcomes = ["won", lost, "no_quorum", "expired", "cancelled"];
+            all.extend(outcomes.into_iter().zip(ends.0).map(|(outcome, count)| {
+                (Series { name, node: None, labels: [("outcome", outcome), by] }, count)
+            }));
         }
         let table = [
             ("redbolt_releases_total", ("outcome", "released"), counts.released),
@@ -93,7 +73,7 @@ impl Locks {
         for (node, id) in self.nodes.iter().zip((0..).map_while(NodeId::new)) {
             let votes = "redbolt_votes_total";
             let mut tell = |name, labels, count| {
-                all.push((Series::of_node(name, id, labels), count));
+                all.push((Series { name, node: Some(id), labels }, count));
             };
             let counts = &node.counts;
             tell(votes, [("vote", "granted"), ("cause", "none")], counts.granted);
@@ -133,9 +113,5 @@ impl Locks {
             }
         }
         oldest
-    }
-
-    pub(in crate::engine) const fn attempt_times(&self) -> &Histogram {
-        self.counts.attempt_times.histogram()
     }
 }
