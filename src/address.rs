@@ -140,12 +140,6 @@ impl Address {
         self.database
     }
 
-    /// Whether the address asks for TLS: `rediss://`.
-    #[must_use]
-    pub fn is_tls(&self) -> bool {
-        self.encryption == Encryption::Tls
-    }
-
     /// The node's name in messages: `host:port` or the path, never the login.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -313,7 +307,7 @@ mod tests {
             let secure = Address::parse(text);
             if cfg!(feature = "tls") {
                 let secure = secure.unwrap();
-                assert!(secure.is_tls());
+                assert_eq!(secure.encryption, Encryption::Tls);
                 assert_eq!(secure.endpoint(), &Endpoint::Tcp { host: "::1".into(), port: 7001 });
                 assert_eq!((secure.database(), secure.name()), (3, "[::1]:7001"));
                 assert_eq!(secure.password.as_deref(), Some("p"));
