@@ -29,7 +29,7 @@ pub(crate) fn memory(count: usize) -> Anything {
     result?;
     let bytes = counted.bytes_current as f64 / count.max(1) as f64;
     println!("| a client on three nodes | figure |\n|---|---|");
-    println!("| bytes a lease, of {count} | {bytes:.0} |");
+    println!("| bytes of a lease of {count} | {bytes:.0} |");
     let mut pairs = Vec::new();
     let mut key = 0;
     for index in 0..=SLICES {
@@ -52,7 +52,7 @@ pub(crate) fn memory(count: usize) -> Anything {
     let with = median(pairs.iter().map(|pair| pair.0).collect());
     let ratio = median(pairs.iter().map(|pair| pair.0 / pair.1).collect());
     println!("| acquire p50 beside them | {:.1} us |", with / 1e3);
-    println!("| of a client without any | {ratio:.3} |");
+    println!("| acquire of a client without any | {ratio:.3} |");
     // The keys end with the nodes; releasing a million would only take time.
     let begin = now();
     drop(guards);

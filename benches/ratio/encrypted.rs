@@ -14,7 +14,7 @@ use crate::slices::{Bench, CYCLES, medians, percentile};
 use crate::{Anything, Options};
 
 pub(crate) fn run(options: &Options) -> Anything {
-    println!("| wire | wait | acquire p50 | of the probe | acquire p99 | of the probe |");
+    println!("| wire | wait | acquire p50 | p50 of the probe | acquire p99 | p99 of the probe |");
     println!("|---|---|---|---|---|---|");
     let authority = Authority::new();
     let shown = authority.issue(&LOCAL);

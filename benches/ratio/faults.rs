@@ -30,7 +30,7 @@ pub(crate) fn run(options: &Options) -> Anything {
         return Ok(());
     };
     println!(
-        "| fifth node | wait | probe on | acquire p50 | of the probe | acquire p99 | of the probe |"
+        "| fifth node | wait | probe on | acquire p50 | p50 of the probe | acquire p99 | p99 of the probe |"
     );
     println!("|---|---|---|---|---|---|---|");
     let Some((fifth, healthy)) = setup.addresses.split_last() else { return Ok(()) };

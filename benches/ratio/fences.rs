@@ -28,7 +28,9 @@ const TIME: Duration = Duration::from_secs(2);
 const HOLD: Duration = Duration::from_micros(100);
 
 pub(crate) fn run(options: &Options) -> Anything {
-    println!("| nodes | added round trip | wait | fenced p50 | of unfenced | p99 | of unfenced |");
+    println!(
+        "| nodes | added round trip | wait | fenced p50 | p50 of unfenced | p99 | p99 of unfenced |"
+    );
     println!("|---|---|---|---|---|---|---|");
     for count in [3, 5] {
         let Some(setup) = Setup::new(count)? else { continue };

@@ -23,13 +23,13 @@ type Slice = fn(&mut All) -> Anything<Times>;
 const WAYS: [(&str, Slice); 4] = [
     ("a driver in a loop", All::looped),
     ("client", All::unlocked),
-    ("client, guards dropped", All::dropped),
+    ("client that drops guards", All::dropped),
     ("probe", All::probed),
 ];
 
 pub(crate) fn run(options: &Options) -> Anything {
     println!(
-        "| nodes | wait | way | acquire p50 | of the driver | p99 | of the driver | release p50 | of the driver |"
+        "| nodes | wait | way | acquire p50 | p50 of the driver | p99 | p99 of the driver | release p50 | release of the driver |"
     );
     println!("|{}", "---|".repeat(9));
     for count in [3, 5] {

@@ -87,15 +87,14 @@ pub(crate) fn run(_: &Options) -> Anything {
         return Ok(());
     };
     for (name, wait) in WAITS {
-        println!("{name}:\n");
         println!(
-            "| clients | held | nodes | acquire alone | hand-over p50 | of acquire | of bare sockets | \
+            "| wait | clients | held | nodes | acquire alone | hand-over p50 | of acquire | of bare sockets | \
              p99 | changes a second | least of mean | commands a turn |"
         );
-        println!("|{}", "---|".repeat(11));
+        println!("|{}", "---|".repeat(12));
         for is_hung in [false, true] {
             for (clients, hold) in [(2, 100), (8, 100), (8, 1_000), (64, 100)] {
-                row(&setup, wait, is_hung, clients, Duration::from_micros(hold))?;
+                row(&setup, (name, wait), is_hung, clients, Duration::from_micros(hold))?;
             }
         }
         println!();
@@ -105,7 +104,7 @@ pub(crate) fn run(_: &Options) -> Anything {
 
 fn row(
     setup: &Setup,
-    wait: IdleStrategy,
+    (name, wait): (&str, IdleStrategy),
     is_hung: bool,
     clients: usize,
     hold: Duration,
@@ -137,7 +136,7 @@ fn row(
     let mean = seen.served.iter().sum::<u64>() as f64 / clients as f64;
     let least = seen.served.iter().copied().min().unwrap_or(0) as f64 / mean;
     println!(
-        "| {clients} | {hold:?} | {} | {alone:.1} us | {p50:.1} us | {:.2} | {} | {:.1} us | {:.0} | \
+        "| {name} | {clients} | {hold:?} | {} | {alone:.1} us | {p50:.1} us | {:.2} | {} | {:.1} us | {:.0} | \
          {least:.2} | {:.1} |",
         if is_hung { "one hung" } else { "all" },
         p50 / alone,

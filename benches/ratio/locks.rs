@@ -7,7 +7,7 @@ use crate::slices::{Bench, CYCLES, alternate, medians, nanos, percentile};
 use crate::{Anything, Options, TTL};
 
 pub(crate) fn run(options: &Options) -> Anything {
-    println!("| nodes | wait | what | p50 | of the probe | p99 | of the probe |");
+    println!("| nodes | wait | what | p50 | p50 of the probe | p99 | p99 of the probe |");
     println!("|---|---|---|---|---|---|---|");
     for count in [3, 5] {
         let Some(setup) = Setup::new(count)? else { continue };

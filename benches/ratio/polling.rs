@@ -45,7 +45,7 @@ pub(crate) fn run(options: &Options) -> Anything {
             }
         }
     }
-    println!("| way | acquire p50 | of the probe | acquire p99 | of the probe |");
+    println!("| way | acquire p50 | p50 of the probe | acquire p99 | p99 of the probe |");
     println!("|---|---|---|---|---|");
     let Some(probe) = slices.first() else { return Ok(()) };
     for ((name, _), figures) in ways.iter().zip(&slices) {

@@ -57,10 +57,10 @@ pub(crate) fn run(options: &Options) -> Anything {
     };
     let mut lines: Vec<Line> = Vec::new();
     println!(
-        "| added round trip | clients | held | way | hand-over p50 | in round trips | p99 | turns a second | \
+        "| added round trip | clients | held | way | hand-over p50 | in round trips | of bare sockets | p99 | turns a second | \
          least of mean | commands a turn |"
     );
-    println!("|{}", "---|".repeat(10));
+    println!("|{}", "---|".repeat(11));
     for added in ADDED {
         let brief = Duration::from_micros(100);
         let time = TIME.max(Duration::from_millis(added) * TRIPS);
@@ -78,8 +78,9 @@ pub(crate) fn run(options: &Options) -> Anything {
                     way.slice(setup, addresses, (clients, time), hold)?;
                 }
             }
+            let [.., bare] = &ways;
             for way in &ways {
-                way.print(added, clients, hold);
+                way.print(added, clients, hold, bare.p50());
                 if clients == PLOTTED && added > 0 {
                     let point = (added as f64, way.p50() / (added as f64 * 1e3));
                     match lines.iter_mut().find(|line| line.name == way.name) {
@@ -110,8 +111,8 @@ fn ways(clients: usize) -> [Way; 5] {
     [
         ("woken", 0_u8, Kind::Client),
         ("handed over", 16, Kind::Client),
-        ("handed over, guards dropped", 16, Kind::Dropping),
-        ("handed over, Driver", 16, Kind::Driver),
+        ("guards dropped", 16, Kind::Dropping),
+        ("Driver", 16, Kind::Driver),
         ("bare sockets", 16, Kind::Bare),
     ]
     .map(|(name, in_row, kind)| Way {
@@ -180,15 +181,16 @@ impl Way {
         percentile(&self.times, 0.5)
     }
 
-    fn print(&self, added: u64, clients: usize, hold: Duration) {
+    fn print(&self, added: u64, clients: usize, hold: Duration, bare: f64) {
         let p50 = self.p50();
         let mean = self.served.iter().sum::<u64>() as f64 / clients as f64;
         let least = self.served.iter().copied().min().unwrap_or(0) as f64 / mean;
         let trips =
             if added > 0 { format!("{:.2}", p50 / (added as f64 * 1e3)) } else { "-".to_owned() };
         println!(
-            "| {added} ms | {clients} | {hold:?} | {} | {p50:.0} us | {trips} | {:.0} us | {:.0} | {least:.2} | {:.1} |",
+            "| {added} ms | {clients} | {hold:?} | {} | {p50:.0} us | {trips} | {:.3} | {:.0} us | {:.0} | {least:.2} | {:.1} |",
             self.name,
+            p50 / bare,
             percentile(&self.times, 0.99),
             self.turns as f64 / self.time.as_secs_f64(),
             self.commands as f64 / self.turns as f64,

@@ -309,17 +309,18 @@ fn a_leader_that_resigns_is_followed() {
     assert!(verdict.overlaps.is_empty(), "{verdict}");
 }
 
-/// Prints the times for a reader; `REDBOLT_ELECTIONS_FOLLOWS` and `REDBOLT_ELECTIONS_TTL` set how
-/// many.
+/// Prints the times as the row of a table; `REDBOLT_ELECTIONS_FOLLOWS` and `REDBOLT_ELECTIONS_TTL`
+/// set how many, and their TTL.
 fn tell(what: &str, times: &mut [Duration]) {
     times.sort_unstable();
-    let at = |percent: usize| times.get(times.len() * percent / 100);
-    let [p50, p90, p99] = [50, 90, 99].map(|percent| at(percent).copied().unwrap_or_default());
-    let longest = times.last().copied().unwrap_or_default();
-    println!(
-        "{what}, {} times: p50 {p50:.1?}, p90 {p90:.1?}, p99 {p99:.1?}, longest {longest:.1?}",
-        times.len()
-    );
+    let at = |percent: usize| times.get(times.len() * percent / 100).or_else(|| times.last());
+    let [p50, p90, p99, longest] = [50, 90, 99, 100].map(|percent| {
+        let time = at(percent).copied().unwrap_or_default();
+        format!("{:.1} ms", time.as_secs_f64() * 1e3)
+    });
+    let (_, ttl_ms) = follows();
+    let count = times.len();
+    println!("| {what} | {ttl_ms} ms | {count} | {p50} | {p90} | {p99} | {longest} |");
 }
 
 #[test]

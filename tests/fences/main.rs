@@ -114,6 +114,16 @@ fn run(memory: Memory) {
         faults.kills,
         faults.freezes
     );
+    println!(
+        "| {} | {count} | {overrun} | {} | {} | {} | {} | {} | {} |",
+        format!("{memory:?}").to_lowercase(),
+        faults.kills,
+        faults.freezes,
+        writes.accepted,
+        writes.refused,
+        verdict.duplicates,
+        verdict.inversions
+    );
     println!("{memory:?}: {verdict}");
     println!(
         "{memory:?}: {} writes accepted, {} refused, {} after a higher fence, {} stale",
