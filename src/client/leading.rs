@@ -50,7 +50,9 @@ impl Table {
     /// caller that `leads` does the work itself, and leaves the thread at the gate asleep.
     pub(super) fn must_wake(&mut self, leads: bool) -> Option<Place> {
         let (place, until) = self.sleeping.asleep?;
-        let is_due = !self.commands.is_empty() || self.due_at() < until;
+        let must_listen = std::mem::take(&mut self.sleeping.must_listen);
+        let is_deaf = place == Place::Gate && self.sleeping.looks_soon;
+        let is_due = !self.commands.is_empty() || self.due_at() < until || must_listen && is_deaf;
         if !is_due {
             return None;
         }
@@ -177,6 +179,25 @@ mod tests {
     use crate::client::span::CallSpan;
     use crate::config::Config;
     use crate::options::LockOptions;
+
+    #[test]
+    fn a_lock_that_lingers_wakes_the_thread_that_leaves_the_sockets_to_callers() {
+        let rules = Rules::new(&Config::new(["h:1"]).unwrap()).unwrap();
+        let (mut table, now) = (Table::new(rules, 8, false), Instant::from_nanos(1));
+        let due = now + Duration::from_secs(1);
+        assert_eq!(table.io_thread_falls_asleep(due), (Place::Gate, due));
+        assert!(table.begin_lead(0));
+        let _end = table.end_lead(Due::At(due));
+        assert!(table.leaves_sockets_until(now).is_some());
+        assert_eq!(table.must_wake(false), None);
+        table.sleeping.must_listen = true;
+        assert_eq!(table.must_wake(false), Some(Place::Gate));
+        // The thread drives from now on, so that it hears of other clients.
+        assert_eq!(table.leaves_sockets_until(now), None);
+        table.io_thread_falls_asleep(due);
+        table.sleeping.must_listen = true;
+        assert_eq!(table.must_wake(false), None);
+    }
 
     #[test]
     fn a_thread_that_a_leader_left_asleep_is_woken_for_what_is_due_after_the_lead() {

@@ -40,6 +40,7 @@ impl Table {
             self.lingering.push(Reverse((until, queue)));
         }
         here.lingering = Some(lease);
+        self.sleeping.must_listen = true;
         Ok(Listener::None)
     }
 

@@ -48,6 +48,8 @@ pub(super) struct Sleeping {
     pub(super) gate_until: Instant,
     /// The I/O thread is up, or will be within [`LOOKS_AFTER`].
     pub(super) looks_soon: bool,
+    /// A lock has begun to linger: the I/O thread must hear of other clients at once.
+    pub(super) must_listen: bool,
     /// How often a caller led, and how often when the I/O thread last looked.
     pub(super) leads: u64,
     pub(super) leads_seen: u64,
@@ -62,6 +64,7 @@ impl Sleeping {
             asleep: None,
             gate_until: Instant::MAX,
             looks_soon: true,
+            must_listen: false,
             leads: 0,
             leads_seen: 0,
         }
