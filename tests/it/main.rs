@@ -24,6 +24,7 @@ mod endings;
 mod extend;
 mod faulty_nodes;
 mod fences;
+mod figures;
 mod futures;
 #[cfg(feature = "fuzzing")]
 mod fuzz_corpus;

@@ -26,7 +26,7 @@ fn files() -> BTreeSet<PathBuf> {
     files
 }
 
-fn read(path: impl AsRef<Path>) -> String {
+pub(crate) fn read(path: impl AsRef<Path>) -> String {
     let path = root().join(path);
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
@@ -144,7 +144,7 @@ fn the_picture_of_the_readme_shows_the_table_of_perf() {
 }
 
 /// The cells of a table's line; none for any other line.
-fn cells(line: &str) -> Vec<&str> {
+pub(crate) fn cells(line: &str) -> Vec<&str> {
     let inner = line.strip_prefix("| ").and_then(|line| line.strip_suffix(" |"));
     inner.map(|inner| inner.split(" | ").collect()).unwrap_or_default()
 }
@@ -177,7 +177,7 @@ fn the_figures_of_the_comparison_are_those_of_perf() {
 }
 
 /// A time in microseconds, or a count, at the beginning of a cell.
-fn figure(cell: &str) -> Option<f64> {
+pub(crate) fn figure(cell: &str) -> Option<f64> {
     let (number, unit) = cell.split_once(' ').unwrap_or((cell, ""));
     let number: f64 = number.replace(',', "").parse().ok()?;
     Some(if unit.starts_with("ms") { number * 1e3 } else { number })

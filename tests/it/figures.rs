@@ -1,0 +1,122 @@
+//! The figures of `PERF.md` are those of `benches/records`.
+//!
+//! A table's record is the one that its section links to, or the link in a row's last cell. The
+//! first column names the row, and a column `goal` holds no measured figure.
+
+use std::collections::BTreeSet;
+
+use super::pages::{cells, read};
+
+const FOLDER: &str = "benches/records/";
+
+/// The numbers in a text, without the commas in thousands.
+fn numbers(text: &str) -> BTreeSet<String> {
+    let is_part = |c: char| c.is_ascii_digit() || matches!(c, '.' | ',');
+    let words = text.split(|c: char| !is_part(c));
+    let words = words.map(|word| word.trim_matches(['.', ',']).replace(',', ""));
+    words.filter(|word| !word.is_empty()).collect()
+}
+
+/// The numbers of a record, each field for itself.
+fn recorded(name: &str) -> BTreeSet<String> {
+    let text = read(format!("{FOLDER}{name}"));
+    let rows = text.lines().filter(|line| !line.starts_with('#'));
+    rows.flat_map(|row| row.split([',', '"'])).flat_map(numbers).collect()
+}
+
+/// The record that a line links to.
+fn record_of(line: &str) -> Option<&str> {
+    let (_, name) = line.split_once("](benches/records/")?;
+    name.split(')').next()
+}
+
+/// Each number of the tables of a page that its record does not have, with its row. Counts the
+/// numbers looked at.
+fn missing(page: &str, recorded: impl Fn(&str) -> BTreeSet<String>) -> (usize, Vec<String>) {
+    let (mut record, mut head, mut looked, mut missing) = (None, Vec::new(), 0, Vec::new());
+    for line in page.lines() {
+        let row = cells(line);
+        if line.starts_with('#') {
+            record = None;
+        }
+        if row.is_empty() {
+            if !line.starts_with('|') {
+                head.clear();
+                record = record_of(line).or(record);
+            }
+            continue;
+        }
+        if head.is_empty() {
+            head = row;
+            continue;
+        }
+        let Some(name) = record_of(line).or(record) else {
+            missing.push(format!("no record: {line}"));
+            continue;
+        };
+        let known = recorded(name);
+        for (cell, _) in row.iter().zip(&head).skip(1).filter(|(_, head)| **head != "goal") {
+            for number in numbers(cell.split("](").next().unwrap_or_default()) {
+                looked += 1;
+                if !known.contains(&number) {
+                    missing.push(format!("{number} is not in {name}: {line}"));
+                }
+            }
+        }
+    }
+    (looked, missing)
+}
+
+/// The part of `PERF.md` whose tables no program writes.
+fn written_by_hand() -> String {
+    let perf = read("PERF.md");
+    let (_, page) = perf.split_once("## To run it again").expect("the first part");
+    let (page, _) = page.split_once("## Beside other clients").expect("the last part");
+    page.to_owned()
+}
+
+#[test]
+fn each_figure_of_perf_is_in_its_record() {
+    let (looked, missing) = missing(&written_by_hand(), recorded);
+    assert!(missing.is_empty(), "{}", missing.join("\n"));
+    assert!(looked > 100, "{looked} figures");
+}
+
+#[test]
+fn a_figure_without_a_record_is_noticed() {
+    let known = |name: &str| if name == "a.csv" { numbers("1.05 20") } else { BTreeSet::new() };
+    let page = "## One\n[a](benches/records/a.csv)\n\n| 9 | goal | p50 |\n|---|---|---|\n";
+    let told = |row: &str| missing(&format!("{page}{row}"), known);
+    assert_eq!(told("| 9 | 1.10 | 1.05, 20 us |"), (2, Vec::new()));
+    assert_eq!(told("| 9 | 1.10 | 1.06 |").1.len(), 1);
+    assert_eq!(told("| 9 | 1.10 | 20 [b](benches/records/b.csv) |").1.len(), 1);
+    assert_eq!(told("| 9 | 1.10 | 20 |\n## Two\n| p |\n|---|\n| 1 |").1.len(), 1);
+}
+
+/// The factor that a headline of the README names, and its range.
+#[test]
+fn the_headline_of_the_readme_is_that_of_perf() {
+    let (readme, perf) = (read("README.md"), read("PERF.md"));
+    let (front, _) = perf.split_once("## To run it again").expect("the first part");
+    let rows: Vec<_> = front.lines().map(cells).filter(|row| row.len() == 4).collect();
+    let headlines = [
+        ("about half the time", 0.4..=0.62),
+        ("a third of the time", 0.27..=0.4),
+        ("five times as many locks", 4.5..=5.6),
+        ("four times as many locks", 3.5..=4.5),
+        ("a quarter of the time", 0.2..=0.3),
+        ("a fifth of the time", 0.17..=0.23),
+        ("six times as many locks", 5.5..=6.6),
+    ];
+    let words = readme.split_whitespace().collect::<Vec<_>>().join(" ");
+    let told: Vec<_> = headlines.iter().filter(|(text, _)| words.contains(text)).collect();
+    assert_eq!(told.len(), 3, "{told:?}");
+    let ratios = rows.iter().skip(1).filter_map(|row| {
+        let [ours, others] = [row.get(1)?, row.get(2)?].map(|cell| super::pages::figure(cell));
+        Some(ours? / others?)
+    });
+    let ratios: Vec<_> = ratios.collect();
+    for (text, range) in told {
+        assert!(ratios.iter().any(|ratio| range.contains(ratio)), "{text}: {ratios:?}");
+    }
+}
