@@ -48,6 +48,9 @@ pub(super) trait Threads: Send + Sync {
     /// Wakes the thread that sleeps there.
     fn wake(&self, place: Place);
 
+    /// Whether they are of this process: not so in the child of a fork.
+    fn are_here(&self) -> bool;
+
     /// Drives in the place of the I/O thread. The table says that this thread leads. `None` if the
     /// I/O thread has to drive.
     fn lead(&self, inner: &Inner, lead: Lead) -> Option<LeadEnd>;
@@ -107,6 +110,13 @@ impl Inner {
             next.unpark();
         }
         end.taken
+    }
+
+    /// A call begins. In the child of a fork every call ends: leases and sockets are the parent's.
+    pub(super) fn begins(&self) {
+        if !self.threads.are_here() {
+            self.end(0);
+        }
     }
 
     /// The I/O thread ends, with `owed` releases owed, and so does every call.

@@ -151,8 +151,8 @@ use worker::Worker;
 /// An executor's code ([`Waker`](std::task::Waker)) runs on the I/O thread, or on the thread that
 /// drops a guard or gives a call up. It must not block. If it panics, its own task is not woken.
 ///
-/// Use a client in one process. In the child of a fork its I/O thread is missing, and its calls end
-/// as [`LockError::Closed`].
+/// Use a client in one process. In the child of a fork its calls end as [`LockError::Closed`],
+/// also where a lock lingers, and dropping a guard releases nothing.
 ///
 /// Up to `in_flight_max` calls, waiting ones included, may be under way; one more fails at once
 /// with [`LockError::Full`].

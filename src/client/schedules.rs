@@ -212,6 +212,10 @@ impl Threads for Workers {
         }
     }
 
+    fn are_here(&self) -> bool {
+        true
+    }
+
     fn lead(&self, inner: &Inner, lead: Lead) -> Option<LeadEnd> {
         let mut network = self.network.lock().expect("no panic");
         let lead = |network: &mut Network| network.lead(inner, lead, &self.sockets);

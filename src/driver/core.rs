@@ -22,6 +22,8 @@ use crate::quorum::NodeMask;
 /// to which a release is still owed. A lease that is held when its driver is dropped stays valid
 /// until its deadline; no release follows, and the TTL ends the key.
 ///
+/// Use a driver in one process. In the child of a fork, dropping it and its leases sends nothing.
+///
 /// ```no_run
 /// use redbolt::Config;
 /// use redbolt::driver::mio::{Events, Poll};
@@ -77,6 +79,8 @@ pub struct Driver {
     pub(super) logged: NodeMask,
     #[cfg(feature = "metrics")]
     pub(super) exporter: Exporter,
+    /// The child of a fork has the same sockets, and may write nothing of its own to them.
+    pub(super) fork: forkguard::Guard,
     pub(super) buffer: Box<[u8]>,
 }
 

@@ -99,6 +99,7 @@ impl Driver {
             logged: NodeMask::EMPTY,
             #[cfg(feature = "metrics")]
             exporter: export::Exporter::new(config.client_name),
+            fork: forkguard::new(),
             buffer: vec![0; READ_LEN].into_boxed_slice(),
         })
     }

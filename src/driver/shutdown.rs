@@ -119,6 +119,10 @@ impl Drop for Driver {
     /// As [`shutdown`](Self::shutdown), without waiting: the driver writes as much as the sockets
     /// take at once, and reads no answers.
     fn drop(&mut self) {
+        // In the child of a fork all leases and calls are the parent's.
+        if self.fork.detected_fork() {
+            return;
+        }
         self.end();
         self.read_all();
         self.read();

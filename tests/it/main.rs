@@ -25,6 +25,7 @@ mod extend;
 mod faulty_nodes;
 mod fences;
 mod figures;
+mod forks;
 mod futures;
 #[cfg(feature = "fuzzing")]
 mod fuzz_corpus;

@@ -1,0 +1,77 @@
+//! The child of a fork releases nothing of its parent's, and takes no lock that lingers there.
+
+use std::process::exit;
+
+use fork::{Fork, fork, waitpid};
+use redbolt::{Client, LockError, LockOptions, Unlocked};
+use redbolt_embedded::Nodes;
+
+use super::common::{Looped, PATIENCE, TTL, eventually, fresh_config, own_test};
+
+/// A fork copies the thread that forks alone, so each test runs in a process of its own.
+const ALONE: &str = "REDBOLT_FORKS_ALONE";
+
+/// Whether this process is the one of the test. If not, that one has run by now.
+fn is_alone(name: &str) -> bool {
+    if std::env::var_os(ALONE).is_some() {
+        return true;
+    }
+    let output = own_test(name).env(ALONE, "1").output().expect("it starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    false
+}
+
+/// Runs `child` in the child of a fork. The child ends well if `child` is true.
+fn in_child(child: impl FnOnce() -> bool) {
+    match fork().expect("a process more") {
+        Fork::Child => exit(i32::from(!child())),
+        Fork::Parent(pid) => assert_eq!(waitpid(pid).expect("a child"), 0, "the child's status"),
+    }
+}
+
+#[test]
+fn the_child_of_a_fork_neither_releases_nor_retakes_a_lock_of_its_parents_client() {
+    let name =
+        "forks::the_child_of_a_fork_neither_releases_nor_retakes_a_lock_of_its_parents_client";
+    if !is_alone(name) {
+        return;
+    }
+    let nodes = Nodes::start(3).expect("ports are free");
+    let client = Client::connect(fresh_config(nodes.urls())).expect("the nodes are fit");
+    let lingering = LockOptions::new(TTL).linger(TTL / 2);
+    drop(client.lock("lingers", lingering.clone()).wait().expect("it is free"));
+    let guard = client.lock("k", TTL).wait().expect("it is free");
+    let mut copied = Some(guard);
+    in_child(|| {
+        drop(copied.take());
+        true
+    });
+    in_child(|| matches!(client.lock("lingers", lingering).wait(), Err(LockError::Closed)));
+    // The answers come behind whatever the child has written.
+    client.leader("k").wait().expect("the nodes answer");
+    let has_both = |node| nodes.key_count(node).expect("it runs") == 2;
+    assert!(eventually(PATIENCE, || (0..3).all(has_both)));
+    let guard = copied.expect("the parent's own");
+    assert_eq!(guard.unlock().wait().expect("it is held"), Unlocked::Released);
+}
+
+#[test]
+fn the_child_of_a_fork_drops_the_lease_and_the_driver_of_its_parent_and_releases_nothing() {
+    let name = "forks::the_child_of_a_fork_drops_the_lease_and_the_driver_of_its_parent_and_releases_nothing";
+    if !is_alone(name) {
+        return;
+    }
+    let nodes = Nodes::start(3).expect("ports are free");
+    let mut looped = Looped::connect(fresh_config(nodes.urls()));
+    let lease = looped.lock("k", TTL).expect("it is free");
+    let mut both = Some((lease, looped));
+    in_child(|| {
+        let (lease, looped) = both.take().expect("the child's copy");
+        drop(lease);
+        drop(looped);
+        true
+    });
+    let (lease, mut looped) = both.expect("the parent's own");
+    // The release goes behind whatever the child has written.
+    assert_eq!(looped.unlock(lease).expect("it is held"), Unlocked::Released);
+}
