@@ -42,6 +42,10 @@
 //! deletes the other's tokens. Do not copy a process that holds a lease, lingering ones included,
 //! or that waits for one: both copies would believe that they hold it.
 //!
+//! A fork releases nothing by itself. In the child, guards, leases, clients and drivers may be
+//! dropped, and nothing is sent; a client there begins no call, and gives no lease to another call.
+//! `tests/it/forks.rs` shows both.
+//!
 //! # Preconditions
 //!
 //! | # | precondition | ensured by |
