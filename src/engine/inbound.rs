@@ -8,6 +8,7 @@ use crate::command::Answer;
 use crate::error::Cause;
 use crate::node::{Answered, Node, Now, Request, Step};
 use crate::quorum::NodeId;
+use crate::rules;
 use crate::slab::SlotIndex;
 use crate::time::Instant;
 
@@ -173,7 +174,8 @@ impl Engine {
     fn greeted(&mut self, id: NodeId, now: Now) {
         let was_heard = self.locks.nodes.at(id).takes_transfers();
         self.locks.nodes.conclude_greeting(id, now);
-        if !was_heard && self.locks.nodes.at(id).takes_transfers() {
+        let is_back = !was_heard && self.locks.nodes.at(id).takes_transfers();
+        if rules::is_deleted_when_back(is_back) {
             // Until now the node may have counted a lost connection as a listener, for offers that
             // the client made meanwhile. The deletes go behind the subscription.
             self.locks.offers_unheard(id, now);

@@ -51,6 +51,12 @@ rules! { TRANSFERS:
     /// What was handed over over a connection that ended is left.
     UnheardNotOwed => Orphan { false }
 
+    /// A node that is back deletes the offers that were made while it was away: it may have taken the lost
+    /// connection for a listener.
+    fn is_deleted_when_back(is_back: bool) -> bool { is_back }
+    /// What was handed over at a node that was away is left.
+    OfferWhileAwayKept => ByTest { false }
+
     /// No message deletes the keys of a lease.
     fn is_left_to_lease(is_lease: bool) -> bool { is_lease }
     /// A message about a lease that was taken over deletes its keys.

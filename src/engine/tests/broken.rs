@@ -50,6 +50,7 @@ use super::untimely::{
     a_lease_counts_from_the_offer_that_was_taken_up_though_a_newer_one_is_open,
     a_node_in_quarantine_has_no_vote_when_it_hands_a_lock_over,
     a_token_that_was_deleted_somewhere_is_not_offered_again, a_vote_ends_with_the_delete,
+    an_offer_that_was_made_while_a_node_was_away_is_deleted_there_when_it_is_back,
     no_message_is_a_vote_for_an_attempt, what_was_owed_for_an_offer_is_not_paid_out_of_the_lease,
 };
 use super::waking::{
@@ -129,6 +130,12 @@ const TESTS: &[(Mutant, fn())] = &[
     (Mutant::AnyNodeTransfers, a_transfer_counts_for_the_node_that_ran_it_alone),
     // No client's transfers count then.
     (Mutant::TransferNotMarked, each_node_is_named_in_what_it_tells),
+    // It needs a hand-over between the end of a connection and the node's notice of it: one seed in
+    // thousands.
+    (
+        Mutant::OfferWhileAwayKept,
+        an_offer_that_was_made_while_a_node_was_away_is_deleted_there_when_it_is_back,
+    ),
     // It needs a script that runs unheard after the lock was taken over, and a connection that
     // goes on.
     (

@@ -106,7 +106,7 @@ fn a_script_that_ran_unheard_after_the_lock_was_taken_over_is_released_with_the_
 
 /// The node takes the lost connection for a listener until it notices the loss, and keeps the key.
 #[test]
-fn an_offer_that_was_made_while_a_node_was_away_is_deleted_there_when_it_is_back() {
+pub(super) fn an_offer_that_was_made_while_a_node_was_away_is_deleted_there_when_it_is_back() {
     let mut rig = rig(3);
     given_up(&mut rig);
     settle(&mut rig);
