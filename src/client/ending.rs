@@ -4,6 +4,7 @@
 use super::calls::{CallKind, CallResult, Listener, Stage};
 use super::indices::CallIndex;
 use super::table::{Command, Table};
+use crate::rules;
 use crate::time::Instant;
 
 impl Table {
@@ -23,7 +24,9 @@ impl Table {
     pub(super) fn close(&mut self, tell: &mut Vec<Listener>) {
         self.is_closed = true;
         for queue in self.queues.indices() {
-            self.end_linger(queue);
+            if rules::ends_with_client(true) {
+                self.end_linger(queue);
+            }
         }
         for call in self.calls.indices() {
             let place = self.calls.at(call);

@@ -29,8 +29,8 @@ impl Table {
     ) -> Result<Listener, Lease> {
         let here = self.queues.at_mut(queue);
         let Some(holder) = here.holder.as_mut() else { return Err(lease) };
-        let is_free = here.competitor.is_none() && !holder.is_wanted_elsewhere;
-        let has_turns = holder.turns < self.rules.turns_max(false);
+        let is_free = rules::may_linger(here.competitor.is_none() && !holder.is_wanted_elsewhere);
+        let has_turns = rules::has_turns_left(holder.turns < self.rules.turns_max(false));
         let until = self.rules.lingers_until(holder, lease.deadline());
         if holder.linger.is_zero() || !is_free || !has_turns || lease.is_lost() || now() >= until {
             return Err(lease);
@@ -51,7 +51,8 @@ impl Table {
         let (Some(lease), Some(holder)) = (&here.lingering, &mut here.holder) else { return false };
         let wanted = &self.calls.at(call).options;
         let is_enough = now + self.rules.validity_wanted(wanted) <= lease.deadline();
-        let is_sound = now < rules::linger_ends(holder.lingers_until) && !lease.is_lost();
+        let is_sound = now < rules::linger_ends(holder.lingers_until)
+            && !rules::is_known_lost(lease.is_lost());
         if !rules::lasts_for_call(is_enough) || !is_sound || !Rules::suits(holder, wanted) {
             self.end_linger(queue);
             return false;
@@ -69,7 +70,7 @@ impl Table {
     /// The time to linger counts back from the end of a known TTL, so another TTL ends it.
     pub(super) fn begin_extension(&mut self, queue: QueueIndex, ttl: Duration) {
         if let Some(holder) = &mut self.queues.at_mut(queue).holder
-            && holder.ttl != ttl
+            && rules::ends_time_to_linger(holder.ttl != ttl)
         {
             holder.linger = Duration::ZERO;
         }

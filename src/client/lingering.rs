@@ -181,7 +181,7 @@ fn a_lock_lingers_for_half_of_its_ttl_at_most() {
 
 /// The deadline does not tell how long ago the SET of this lease was.
 #[test]
-fn a_lock_that_was_extended_by_another_ttl_does_not_linger() {
+pub(super) fn a_lock_that_was_extended_by_another_ttl_does_not_linger() {
     once(|| {
         let mut desk = Desk::new();
         let held = desk.wins(&options());
@@ -192,7 +192,7 @@ fn a_lock_that_was_extended_by_another_ttl_does_not_linger() {
 }
 
 #[test]
-fn a_lock_that_is_lost_while_it_lingers_is_not_taken_again() {
+pub(super) fn a_lock_that_is_lost_while_it_lingers_is_not_taken_again() {
     once(|| {
         let mut desk = Desk::new();
         let held = desk.wins(&options());
@@ -201,5 +201,42 @@ fn a_lock_that_is_lost_while_it_lingers_is_not_taken_again() {
         desk.pool.set_lost(0, id);
         desk.asks(&options());
         assert_eq!(desk.commands(), ["release", "acquire"]);
+    });
+}
+
+#[test]
+pub(super) fn a_lock_that_another_process_wants_does_not_begin_to_linger() {
+    once(|| {
+        let mut desk = Desk::new();
+        let held = desk.wins(&options());
+        assert!(desk.table.queues.note_wanted_elsewhere(held.1.id(), b"k").is_none());
+        desk.drops(held);
+        assert_eq!(desk.commands(), ["release"]);
+    });
+}
+
+/// No other process has said that it waits: it may be of another library.
+#[test]
+pub(super) fn a_lock_is_taken_again_as_often_as_the_configuration_allows() {
+    once(|| {
+        let mut desk = Desk::new();
+        let mut held = desk.wins(&options());
+        for _ in 0..64 {
+            desk.drops(held);
+            held = desk.again(&options());
+        }
+        desk.drops(held);
+        assert_eq!(desk.commands(), ["release"]);
+    });
+}
+
+#[test]
+pub(super) fn a_lock_that_lingers_is_released_at_the_end_of_its_client() {
+    once(|| {
+        let mut desk = Desk::new();
+        let held = desk.wins(&options());
+        desk.drops(held);
+        desk.table.close(&mut Vec::new());
+        assert_eq!(desk.commands(), ["release"]);
     });
 }

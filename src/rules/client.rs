@@ -35,6 +35,31 @@ rules! { CLIENT:
     /// A lease goes on lingering though another process waits.
     LingersWhileWaitedFor => LostWaiter { false }
 
+    /// A lease for which another process waits does not begin to linger.
+    fn may_linger(is_free: bool) -> bool { is_free }
+    /// A lease begins to linger although another process waits for it.
+    LingersThoughWaitedFor => ByClientTest { true }
+
+    /// A lease is taken again so often at most: then other processes get their turn.
+    fn has_turns_left(has_turns: bool) -> bool { has_turns }
+    /// A lease is taken again without end.
+    RetakenWithoutEnd => ByClientTest { true }
+
+    /// The time to linger counts back from the end of a known TTL: another TTL ends it.
+    fn ends_time_to_linger(is_other_ttl: bool) -> bool { is_other_ttl }
+    /// A lease lingers by a TTL that it no longer has.
+    LingersByOldTtl => ByClientTest { false }
+
+    /// A lease that is lost while it lingers is not taken again.
+    fn is_known_lost(is_lost: bool) -> bool { is_lost }
+    /// A lease that is lost is taken again.
+    LostLeaseRetaken => ByClientTest { false }
+
+    /// A client that ends releases what lingers.
+    fn ends_with_client(lingers: bool) -> bool { lingers }
+    /// A lease goes on lingering although its client ends.
+    LingersBeyondClient => ByClientTest { false }
+
     /// A lease lingers no longer than its time.
     fn linger_ends(until: Instant) -> Instant { until }
     /// A lease is taken again whose time to linger is over.
