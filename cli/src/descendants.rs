@@ -3,6 +3,7 @@
 //!
 //! `run` is the subreaper of the command: the kernel makes it the parent of a process whose own
 //! parent ends. So every process that the command starts stays below `run`.
+//! `run` makes no cgroup: an ordinary user may make none, and root may end any process anyway.
 //!
 //! # Invariants
 //!
