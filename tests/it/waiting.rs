@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
-use redbolt::{Client, LockError, LockOptions, Retry};
+use redbolt::{Client, Guard, Lease, LockError, LockOptions, Retry};
 
 use super::common::{
     Clients as _, Cluster, Kind, Looped, PATIENCE, RealServer, TTL, eventually, given_away, ms,
@@ -74,22 +74,63 @@ fn a_waiter_is_woken_by_the_release_and_not_by_a_poll() {
     panic!("woken, not polling: {tries:?} words and looks in {TURNS} turns");
 }
 
+/// Holds a lock while others come.
+trait Holder {
+    fn take(&mut self);
+    /// Goes on for a moment.
+    fn goes_on(&mut self);
+    fn let_go(&mut self);
+}
+
+/// Its I/O thread reads all the time.
+struct Reading(Client, Option<Guard>);
+
+impl Holder for Reading {
+    fn take(&mut self) {
+        self.1 = Some(self.0.try_lock("k", TTL).wait().expect("nobody has it"));
+    }
+
+    fn goes_on(&mut self) {
+        wait_released(&self.0, ms(1));
+    }
+
+    fn let_go(&mut self) {
+        self.1.take().expect("it is held").unlock().wait().expect("it is held");
+    }
+}
+
+/// Its loop stands still while it holds the lock, and reads right before the release.
+struct Still(Looped, Option<Lease>);
+
+impl Holder for Still {
+    fn take(&mut self) {
+        self.1 = Some(self.0.try_lock("k", TTL).expect("nobody has it"));
+    }
+
+    fn goes_on(&mut self) {
+        self.0.drive_for(ms(1));
+    }
+
+    fn let_go(&mut self) {
+        self.goes_on();
+        self.0.unlock(self.1.take().expect("it is held")).expect("it is held");
+    }
+}
+
 /// How many of the six pairs of four waiters, which came one after the other, get the lock in that
 /// order.
-/// The waiters get it by transfers or are woken, from a holder that reads while they come or only
-/// when it releases.
-fn pairs_in_order(cluster: &Cluster, transfers: bool, reads: bool) -> u32 {
+/// The waiters get it by transfers or are woken.
+fn pairs_in_order(cluster: &Cluster, transfers: bool, holder: &mut dyn Holder) -> u32 {
     let waiting = || {
         let config = cluster.config().node_timeout(ms(500)).retry(SELDOM.timeout(PATIENCE));
         let config = if transfers { config.transfers_in_row(16) } else { config };
         Client::connect(config).expect("the nodes are there")
     };
-    let holder = cluster.client();
-    let lease = holder.try_lock("k", TTL).wait().expect("nobody has it");
+    holder.take();
     // A waiter that is not heard at one node repeats its announcement at the next, and so comes
     // later.
     assert!(eventually(PATIENCE, || {
-        wait_released(&holder, ms(1));
+        holder.goes_on();
         cluster.nodes().all(|server| {
             let channels = server.command(&["PUBSUB", "CHANNELS", "redbolt:*"]);
             channels.windows(8).any(|word| word == b"redbolt:")
@@ -107,10 +148,13 @@ fn pairs_in_order(cluster: &Cluster, transfers: bool, reads: bool) -> u32 {
                 wait_released(&waiter, ms(50));
             });
             assert!(eventually(PATIENCE, || cluster.calls("publish") > before));
-            if reads {}
         }
-        lease.unlock().wait().expect("it is held");
-        wait_released(&holder, ms(50));
+        holder.let_go();
+        let is_over = || order.lock().expect("nobody panics").len() == 4;
+        assert!(eventually(PATIENCE, || {
+            holder.goes_on();
+            is_over()
+        }));
     });
     let mut turns = order.into_inner().expect("nobody panics");
     let behind = |(at, nth)| turns.iter().skip(at + 1).filter(|later| *later > nth).count();
@@ -125,7 +169,9 @@ fn pairs_in_order(cluster: &Cluster, transfers: bool, reads: bool) -> u32 {
 fn waiters_have_their_turns_in_the_order_in_which_their_holder_hears_of_them() {
     const ROUNDS: u32 = 16;
     let Some(cluster) = Cluster::start(&[Kind::Valkey91; 3], &[]) else { return };
-    let pairs: u32 = (0..ROUNDS).map(|round| pairs_in_order(&cluster, round % 2 == 0, true)).sum();
+    let mut holder = Reading(cluster.client(), None);
+    let round = |round| pairs_in_order(&cluster, round % 2 == 0, &mut holder);
+    let pairs: u32 = (0..ROUNDS).map(round).sum();
     println!("{pairs} of {} pairs in order", 6 * ROUNDS);
     assert!(pairs * 10 >= 6 * ROUNDS * 9, "{pairs} of {} pairs in order", 6 * ROUNDS);
 }
@@ -136,9 +182,10 @@ fn waiters_have_their_turns_in_the_order_in_which_their_holder_hears_of_them() {
 fn a_holder_that_reads_at_its_release_gives_most_waiters_their_turns_in_order() {
     const ROUNDS: u32 = 40;
     let Some(cluster) = Cluster::start(&[Kind::Valkey91; 3], &[]) else { return };
+    let mut holder = Still(Looped::connect(cluster.config()), None);
     let mut pairs = 0;
     for round in 0..ROUNDS {
-        pairs += pairs_in_order(&cluster, round % 2 == 0, false);
+        pairs += pairs_in_order(&cluster, round % 2 == 0, &mut holder);
         if pairs * 100 >= 6 * ROUNDS * 65 {
             println!("{pairs} pairs in order in {round} rounds");
             return;
