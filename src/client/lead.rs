@@ -152,7 +152,7 @@ impl Threads for Loop {
     }
 
     fn lead(&self, inner: &Inner, lead: Lead) -> Option<LeadEnd> {
-        if std::env::var("BREAKAGE").as_deref() != Ok("b") && !self.are_here() {
+        if !self.are_here() {
             inner.end(0);
             return Some(LeadEnd::default());
         }
