@@ -48,7 +48,7 @@ pub(super) trait Threads: Send + Sync {
     /// Wakes the thread that sleeps there.
     fn wake(&self, place: Place);
 
-    /// Whether they are of this process: not so in the child of a fork.
+    /// Whether the threads are of this process, and not of the parent of a fork.
     fn are_here(&self) -> bool;
 
     /// Drives in the place of the I/O thread. The table says that this thread leads. `None` if the
@@ -101,6 +101,9 @@ impl Inner {
     /// Drives in the place of the I/O thread, and wakes the thread that goes on. Returns the result
     /// of the leader's call if it is done.
     pub(super) fn lead(&self, lead: Lead) -> Option<Taken> {
+        if self.end_in_fork() {
+            return None;
+        }
         let end = self.threads.lead(self, lead);
         let end = end.unwrap_or_else(|| self.with(|table| table.end_lead(Due::Now)));
         if end.wakes_gate {
@@ -112,11 +115,14 @@ impl Inner {
         end.taken
     }
 
-    /// A call begins. In the child of a fork every call ends: leases and sockets are the parent's.
-    pub(super) fn begins(&self) {
-        if !self.threads.are_here() {
+    /// In the child of a fork every call ends: leases and sockets are the parent's. Returns whether
+    /// this is one.
+    pub(super) fn end_in_fork(&self) -> bool {
+        let is_fork = !self.threads.are_here();
+        if is_fork {
             self.end(0);
         }
+        is_fork
     }
 
     /// The I/O thread ends, with `owed` releases owed, and so does every call.

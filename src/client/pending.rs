@@ -32,7 +32,7 @@ impl PendingCall {
         caller: Caller,
         begin: impl FnOnce(&mut Table) -> Result<CallIndex, E>,
     ) -> Result<Self, E> {
-        owner.inner.begins();
+        owner.inner.end_in_fork();
         owner.inner.with_then(|table| {
             let call = match begin(table) {
                 Ok(call) => call,
