@@ -1,4 +1,4 @@
-module peer-redsync
+module peer-go
 
 go 1.26.0
 
@@ -6,6 +6,8 @@ require (
 	github.com/go-redsync/redsync/v4 v4.18.1
 	github.com/gomodule/redigo v1.9.3
 	github.com/redis/go-redis/v9 v9.23.0
+	github.com/redis/rueidis v1.0.79
+	github.com/valkey-io/valkey-go v1.0.79
 	golang.org/x/sys v0.49.0
 )
 
