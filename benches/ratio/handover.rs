@@ -89,7 +89,7 @@ pub(crate) fn run(_: &Options) -> Anything {
     for (name, wait) in WAITS {
         println!(
             "| wait | clients | held | nodes | acquire alone | hand-over p50 | of acquire | of bare sockets | \
-             p99 | changes a second | least of mean | commands a turn |"
+             p99 | changes per second | least of mean | commands per turn |"
         );
         println!("|{}", "---|".repeat(12));
         for is_hung in [false, true] {

@@ -29,7 +29,7 @@ pub(crate) fn run(_: &Options) -> Anything {
         return Ok(());
     };
     println!("held for {HOLD:?}:\n");
-    println!("| calls | gap p50 | p99 | longest | turns a second |");
+    println!("| calls | gap p50 | p99 | longest | turns per second |");
     println!("|---|---|---|---|---|");
     for calls in [2, 8, 64] {
         let gaps = gaps(config(&setup.addresses, IdleStrategy::Park)?, calls)?;

@@ -39,7 +39,7 @@ enum Callers {
 
 pub(crate) fn run(options: &Options) -> Anything {
     println!(
-        "| callers | release | cycles a second | driver | of the driver | CPU per cycle | CPU of the driver | sleeps alone |"
+        "| callers | release | cycles per second | driver | of the driver | CPU per cycle | CPU of the driver | sleeps alone |"
     );
     println!("|{}", "---|".repeat(8));
     let Some(setup) = Setup::new(5)? else { return Ok(()) };

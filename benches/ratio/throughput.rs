@@ -21,7 +21,7 @@ struct Windows {
 }
 
 pub(crate) fn run(options: &Options) -> Anything {
-    println!("| nodes | wait | in flight | cycles a second | probe | of the probe |");
+    println!("| nodes | wait | in flight | cycles per second | probe | of the probe |");
     println!("|---|---|---|---|---|---|");
     let mut lines: Vec<Line> = Vec::new();
     for count in [3, 5] {
@@ -52,9 +52,9 @@ pub(crate) fn run(options: &Options) -> Anything {
     }
     if let Some(dir) = &options.plots {
         let plot = Plot {
-            title: "Cycles a second at five nodes",
+            title: "Cycles per second at five nodes",
             x: "locks under way",
-            y: "acquire and release, a second",
+            y: "acquire and release, per second",
             x_scale: Scale::Log,
             y_scale: Scale::Zero,
             lines,

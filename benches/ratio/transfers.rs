@@ -57,8 +57,8 @@ pub(crate) fn run(options: &Options) -> Anything {
     };
     let mut lines: Vec<Line> = Vec::new();
     println!(
-        "| added round trip | clients | held | way | hand-over p50 | in round trips | of bare sockets | p99 | turns a second | \
-         least of mean | commands a turn |"
+        "| added round trip | clients | held | way | hand-over p50 | in round trips | of bare sockets | p99 | turns per second | \
+         least of mean | commands per turn |"
     );
     println!("|{}", "---|".repeat(11));
     for added in ADDED {
