@@ -106,6 +106,18 @@ fn only_the_driver_and_the_embedded_server_touch_sockets_and_clocks() {
     }
 }
 
+/// The switch of an experiment must not stay in the code, and users set the library up by `Config`.
+#[test]
+fn no_environment_variable_changes_what_the_libraries_do() {
+    let read = ["env::var(", "env::var_os(", "env::vars("];
+    for source in ["src", "embedded/src"].into_iter().flat_map(sources) {
+        // A file of tests that is not named so: it asks how many schedules to try.
+        let is_test = source.is_test() || source.path.ends_with("client/schedules.rs");
+        let found = read.iter().find(|call| !is_test && source.text.contains(**call));
+        assert!(found.is_none(), "{}: {found:?}", source.path.display());
+    }
+}
+
 #[test]
 fn every_file_says_what_it_is_for_and_is_no_longer_than_it_may_be() {
     for dir in DIRS {
