@@ -160,6 +160,8 @@ impl Site {
         for name in names.filter(|name| name.as_encoded_bytes().starts_with(b"REDBOLT_")) {
             shell.env_remove(name);
         }
+        // Other tests run beside: with two servers dead, each of the others has to answer in time.
+        shell.env("REDBOLT_NODE_TIMEOUT", "500ms");
         shell.env("PATH", format!("{}:{path}", self.dir.path().display()));
         shell.env_remove("HOME").env_remove("XDG_CONFIG_HOME").stdin(Stdio::null());
         let ended = shell.output().expect("a shell");
