@@ -96,7 +96,7 @@ impl Group {
         kill_at: Instant,
     ) -> io::Result<Self> {
         let mut descendants = Descendants::adopt()?;
-        let mut watchdog = Watchdog::start(descendants.others())?;
+        let mut watchdog = Watchdog::start(&descendants)?;
         descendants.leave_out(watchdog.pid()?);
         let is_foreground = may_give_terminal();
         // The signal that lets the command begin must stay pending, even if the parent process
@@ -113,6 +113,7 @@ impl Group {
             .arg(getpid().as_raw_nonzero().to_string())
             .arg(if is_foreground { "foreground" } else { "background" })
             .arg(if privileges == Privileges::Any { "any" } else { "own" })
+            .arg(descendants.cgroup())
             .args(command)
             .spawn()?;
         let pid = own_binary::pid(&child)?;
@@ -216,6 +217,7 @@ impl Group {
         self.watchdog.wait()?;
         let status = self.child.wait()?;
         self.descendants.reap(self.pid);
+        self.descendants.forget();
         self.take_terminal();
         Ok(status)
     }
@@ -238,13 +240,14 @@ pub(crate) fn exit_code(status: ExitStatus) -> u8 {
 /// Becomes the command. Returns an exit code if that fails. `args` follow [`HIDDEN`].
 pub(crate) fn become_command(mut args: impl Iterator<Item = OsString>) -> u8 {
     let (parent, terminal) = (args.next(), args.next());
-    let (privileges, command) = (args.next(), args.next());
-    let (Some(parent), Some(terminal), Some(privileges), Some(command)) =
-        (parent, terminal, privileges, command)
+    let (privileges, cgroup, command) = (args.next(), args.next(), args.next());
+    let (Some(parent), Some(terminal), Some(privileges), Some(cgroup), Some(command)) =
+        (parent, terminal, privileges, cgroup, command)
     else {
         note(format_args!("{HIDDEN} is for redbolt run alone"));
         return crate::exit::USAGE;
     };
+    Descendants::join(&cgroup);
     let Err(error) = replace(&parent, &terminal, &privileges, &command, args);
     let name = shown(command.as_encoded_bytes());
     if error.kind() == ErrorKind::NotFound {

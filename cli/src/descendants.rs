@@ -3,19 +3,23 @@
 //!
 //! `run` is the subreaper of the command: the kernel makes it the parent of a process whose own
 //! parent ends. So every process that the command starts stays below `run`.
-//! `run` makes no cgroup: an ordinary user may make none, and root may end any process anyway.
+//! Where `run` may make a cgroup, the kernel also kills those that `run` may not see or kill.
 //!
 //! # Invariants
 //!
 //! - A process that has got the number of another is not killed: the times of their starts differ.
 //! - `run` does not touch a child that it had before the command, nor that child's descendants.
 
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+use std::ffi::{OsStr, OsString};
 use std::io;
 
 use rustix::process::Pid;
 
 #[derive(Debug)]
 pub(crate) struct Descendants {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    cgroup: Option<crate::cgroup::Cgroup>,
     #[cfg(any(target_os = "linux", target_os = "android"))]
     root: Option<crate::processes::Identity>,
     /// The descendants that the last look found.
@@ -48,6 +52,7 @@ impl Descendants {
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod linux {
     use std::collections::HashSet;
+    use std::ffi::{OsStr, OsString};
     use std::io;
     use std::os::fd::OwnedFd;
     use std::time::Duration;
@@ -59,6 +64,7 @@ mod linux {
     use rustix::process::{Pid, WaitOptions, getpid, getppid, set_child_subreaper, waitpid};
 
     use super::{Descendants, Survivor};
+    use crate::cgroup::Cgroup;
     use crate::processes::{self, Process};
 
     /// Looks for a child that has ended, and leaves it as it is.
@@ -83,15 +89,33 @@ mod linux {
                 let children = processes::all().into_iter().filter(|it| it.parent == Some(own));
                 others.extend(children.map(|child| child.identity.0));
             }
-            Ok(Self { root, members: HashSet::new(), others })
+            Ok(Self { cgroup: Cgroup::make(), root, members: HashSet::new(), others })
         }
 
-        /// The descendants of this process's parent; none if it has ended.
-        pub(crate) fn of_parent(parent: Pid, others: Vec<Pid>) -> Self {
+        /// The descendants of this process's parent; none if it has ended. `cgroup` is its
+        /// [`cgroup`](Self::cgroup).
+        pub(crate) fn of_parent(parent: Pid, cgroup: &OsStr, others: Vec<Pid>) -> Self {
             let root = Process::read(parent).map(|root| root.identity);
             // The number may belong to another process by now.
             let root = root.filter(|_| getppid() == Some(parent));
-            Self { root, members: HashSet::new(), others }
+            Self { cgroup: Cgroup::named(cgroup), root, members: HashSet::new(), others }
+        }
+
+        /// Names the cgroup in the arguments of another process.
+        pub(crate) fn cgroup(&self) -> OsString {
+            Cgroup::name(self.cgroup.as_ref())
+        }
+
+        /// Makes this process a member of its parent's [`cgroup`](Self::cgroup), if that can be.
+        pub(crate) fn join(cgroup: &OsStr) {
+            let _ = Cgroup::named(cgroup).map(|cgroup| cgroup.enter());
+        }
+
+        /// All have ended, or go on by themselves.
+        pub(crate) fn forget(&self) {
+            if let Some(cgroup) = &self.cgroup {
+                cgroup.remove();
+            }
         }
 
         /// Remembers the present descendants: a later look finds them even when they have lost
@@ -118,6 +142,9 @@ mod linux {
         /// Kills the descendants and waits until they have ended. Returns those that go on.
         pub(crate) fn kill(&mut self) -> Vec<Survivor> {
             let end = now() + ENDING;
+            if let Some(cgroup) = &self.cgroup {
+                cgroup.kill(end);
+            }
             let mut is_quiet = false;
             loop {
                 let (mut survivors, mut dying) = (Vec::new(), Vec::new());
@@ -189,9 +216,17 @@ impl Descendants {
         Ok(Self { others: Vec::new() })
     }
 
-    pub(crate) fn of_parent(_parent: Pid, others: Vec<Pid>) -> Self {
+    pub(crate) fn of_parent(_parent: Pid, _cgroup: &OsStr, others: Vec<Pid>) -> Self {
         Self { others }
     }
+
+    pub(crate) fn cgroup(&self) -> OsString {
+        OsString::new()
+    }
+
+    pub(crate) fn join(_cgroup: &OsStr) {}
+
+    pub(crate) fn forget(&self) {}
 
     pub(crate) fn remember(&mut self) {}
 

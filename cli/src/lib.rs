@@ -11,6 +11,8 @@ mod agreement;
 mod alarm;
 mod args;
 mod bench;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod cgroup;
 mod child;
 mod clock;
 mod completions;

@@ -29,7 +29,8 @@ use crate::alarm::Alarm;
 use crate::descendants::Descendants;
 use crate::own_binary;
 
-/// The first argument of the watchdog. The numbers of `run` and of its other children follow.
+/// The first argument of the watchdog. The command's cgroup, and the numbers of `run` and of its
+/// other children follow.
 pub(crate) const HIDDEN: &str = "--watchdog";
 
 /// The least time between two looks at the command's descendants. A look at 1,000 processes takes
@@ -52,10 +53,10 @@ struct Order {
 }
 
 impl Watchdog {
-    /// `others` are the children that this process has already.
-    pub(crate) fn start(others: &[Pid]) -> io::Result<Self> {
-        let numbers = [&[getpid()], others].concat();
+    pub(crate) fn start(descendants: &Descendants) -> io::Result<Self> {
+        let numbers = [&[getpid()], descendants.others()].concat();
         let mut child = own_binary::command(HIDDEN)?
+            .arg(descendants.cgroup())
             .args(numbers.iter().map(|pid| pid.as_raw_nonzero().to_string()))
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -148,15 +149,17 @@ pub(crate) fn watch(args: impl Iterator<Item = OsString>) -> io::Result<()> {
             if let Some(order) = order {
                 order.kill(&mut descendants);
             }
+            descendants.forget();
             return Ok(());
         }
     }
 }
 
 /// The descendants of the command: those of `run`, without its other children.
-fn of_run(args: impl Iterator<Item = OsString>) -> io::Result<Descendants> {
+fn of_run(mut args: impl Iterator<Item = OsString>) -> io::Result<Descendants> {
+    let cgroup = args.next().unwrap_or_default();
     let numbers = args.filter_map(|number| number.to_str()?.parse().ok());
     let mut numbers = numbers.filter_map(Pid::from_raw);
     let run = numbers.next().ok_or_else(|| io::Error::other("this is for redbolt run alone"))?;
-    Ok(Descendants::of_parent(run, numbers.chain([getpid()]).collect()))
+    Ok(Descendants::of_parent(run, &cgroup, numbers.chain([getpid()]).collect()))
 }

@@ -2,7 +2,7 @@
 //! is over. If the kernel lets nobody end it, `run` reports that.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -35,6 +35,8 @@ for i in $(seq 3000); do read up rest < /proc/uptime; echo $up; sleep 0.02; done
 /// redbolt. All processes that write there end with it.
 struct Desk {
     dir: tempfile::TempDir,
+    /// A cgroup that the user `nobody` may use, for `run`.
+    cgroup: Option<PathBuf>,
 }
 
 impl Drop for Desk {
@@ -42,13 +44,17 @@ impl Drop for Desk {
         while let Some(pid) = self.writers().first() {
             signal("KILL", pid);
         }
+        if let Some(cgroup) = &self.cgroup {
+            let is_removed = || fs::remove_dir(cgroup).is_ok();
+            assert!(eventually(PATIENCE, is_removed) || std::thread::panicking(), "{cgroup:?}");
+        }
     }
 }
 
 impl Desk {
     /// `None` if this process may not become other users.
     fn new() -> Option<Self> {
-        let desk = Self { dir: tempfile::tempdir().expect("a directory") };
+        let desk = Self { dir: tempfile::tempdir().expect("a directory"), cgroup: None };
         let may_all = |path: &Path, mode| {
             fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("our own file");
         };
@@ -67,6 +73,27 @@ impl Desk {
             return Some(desk);
         }
         skip("no set-user-ID programs here", "run the tests as root, with util-linux installed");
+        None
+    }
+
+    /// `None` if this process may make no cgroup whose members the kernel kills at once.
+    fn with_cgroup(mut self) -> Option<Self> {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").expect("a readable /proc");
+        let mount = mounts.lines().find(|line| line.contains(" - cgroup2 "));
+        let name = self.dir.path().file_name().expect("a name").to_string_lossy().into_owned();
+        let made = mount.and_then(|line| line.split(' ').nth(4)).and_then(|mount| {
+            let folder = Path::new(mount).join(format!("redbolt-test{name}"));
+            fs::create_dir(&folder).is_ok().then_some(folder)
+        });
+        let delegate = |folder: &PathBuf| {
+            let of_nobody = |file: PathBuf| chown(file, Some(65534), Some(65534));
+            of_nobody(folder.clone()).is_ok() && of_nobody(folder.join("cgroup.procs")).is_ok()
+        };
+        self.cgroup = made;
+        if self.cgroup.as_ref().is_some_and(|it| it.join("cgroup.kill").exists() && delegate(it)) {
+            return Some(self);
+        }
+        skip("no cgroups here", "run the tests as root, on Linux 5.14 with a cgroup2 file system");
         None
     }
 
@@ -89,10 +116,16 @@ impl Desk {
     ) -> Running {
         let args = [&[name, "k"], args, &["--", "sh", "-c", line]].concat();
         let inner = command_on(&nodes.urls(), &args);
-        let mut command = Command::new("setpriv");
+        let mut command = Command::new("sh");
+        command.args([
+            "-c",
+            "[ -z \"$C\" ] || echo 0 >\"$C/cgroup.procs\"; exec setpriv \"$@\"",
+            "sh",
+        ]);
         command.args(user).arg(self.file("redbolt")).args(inner.get_args());
         without_settings(&mut command);
         command.env("REDBOLT_NODES", nodes.urls().join(",")).env("D", self.dir.path());
+        command.env("C", self.cgroup.as_deref().unwrap_or(Path::new("")));
         let running = Running::of(command);
         assert!(eventually(PATIENCE, || self.last().is_some()), "nothing is written: {line}");
         running
@@ -213,6 +246,39 @@ fn a_command_that_run_may_not_end_is_named_and_has_an_exit_code_of_its_own() {
             "cannot be killed (permission denied): the command may still run; end it yourself";
         assert!(last.ends_with(rest), "{line}: {ended:?}");
     }
+}
+
+#[test]
+fn a_command_that_became_another_user_ends_with_its_lock_where_run_may_make_a_cgroup() {
+    let (all, child) = (format!("exec {AS_ROOT}"), format!("{AS_ROOT} & wait"));
+    let table: [(&[&str], &[&str], &str); 3] = [
+        (&NOBODY, &["--allow-new-privileges"], &all),
+        (&NOBODY, &["--allow-new-privileges"], &child),
+        (&CHANGER, &[], "setpriv --reuid=1 setsid sh \"$D/writer\" & wait"),
+    ];
+    for (user, args, line) in table {
+        let Some(desk) = Desk::new().and_then(Desk::with_cgroup) else { return };
+        let nodes = five();
+        let args = [&["--ttl", "3s", "--grace", "200ms"], args].concat();
+        let running = desk.start(&nodes, user, &args, line);
+        take_away(&nodes);
+        let ended = running.end();
+        assert_eq!(ended.code, Some(70), "{line}: {ended:?}");
+        desk.expect_no_write_after_the_lock(&nodes, line);
+    }
+}
+
+/// Without a cgroup it would go on: it is another user's, and the watchdog may not have seen it.
+#[test]
+fn a_daemon_of_another_user_ends_where_run_is_killed_and_had_made_a_cgroup() {
+    let Some(desk) = Desk::new().and_then(Desk::with_cgroup) else { return };
+    let nodes = five();
+    let line = format!("(setsid {AS_ROOT} &); exec sleep 600");
+    let args = ["--ttl", "3s", "--allow-new-privileges"];
+    let running = desk.start(&nodes, &NOBODY, &args, &line);
+    running.signal("KILL");
+    assert_eq!(running.end().code, None);
+    desk.expect_no_write_after_the_lock(&nodes, &line);
 }
 
 #[test]
