@@ -43,11 +43,13 @@ impl Rig {
         let info = format!("run_id:{}\r\nuptime_in_seconds:9999", node.index());
         let info = format!("${}\r\n{info}\r\n", info.len()).repeat(4);
         self.engine.handle_bytes(node, format!("{hello}{info}").as_bytes(), self.now);
-        // The engine then subscribes to its channel, whose name comes last.
-        let asked = self.engine.output(node);
-        let name = asked.rsplit(|&byte| byte == b'\n').nth(1).unwrap_or_default();
-        let confirmed = [b">3\r\n+subscribe\r\n+", name, b"\n:1\r\n"].concat();
-        self.send();
+        // The engine then subscribes to its channel, and writes what it owes behind that.
+        let lines = self.engine.output(node).split_inclusive(|&byte| byte == b'\n');
+        let subscription: Vec<_> = lines.take(5).map(<[u8]>::to_vec).collect();
+        let name = subscription.last().cloned().unwrap_or_default();
+        let len = subscription.concat().len();
+        let confirmed = [b">3\r\n+subscribe\r\n+", name.as_slice(), b":1\r\n"].concat();
+        self.engine.handle_sent(node, len);
         self.engine.handle_bytes(node, &confirmed, self.now);
     }
 

@@ -125,7 +125,7 @@ impl Desk {
         command.args(user).arg(self.file("redbolt")).args(inner.get_args());
         without_settings(&mut command);
         command.env("REDBOLT_NODES", nodes.urls().join(",")).env("D", self.dir.path());
-        command.env("C", self.cgroup.as_deref().unwrap_or(Path::new("")));
+        command.env("C", self.cgroup.as_deref().unwrap_or_else(|| Path::new("")));
         let running = Running::of(command);
         assert!(eventually(PATIENCE, || self.last().is_some()), "nothing is written: {line}");
         running
