@@ -73,7 +73,8 @@ impl CallEnd {
             | LockError::NoFences { .. }
             | LockError::NoLinger { .. }
             | LockError::ReservedKey
-            | LockError::InvalidKey { .. } => Self::Invalid,
+            | LockError::InvalidKey { .. }
+            | LockError::InvalidKeys { .. } => Self::Invalid,
         }
     }
 

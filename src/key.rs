@@ -17,6 +17,34 @@ pub(crate) fn hash(key: &[u8]) -> u64 {
     })
 }
 
+/// Ends the name of a set, and no key of a lock.
+const SET: &[u8] = b":elected";
+
+/// One name for several keys, where a key may stand.
+pub(crate) fn join(keys: &[Key]) -> Key {
+    let mut name = Key::new();
+    for key in keys {
+        let len = u16::try_from(key.len()).unwrap_or(u16::MAX);
+        name.extend_from_slice(&len.to_le_bytes());
+        name.extend_from_slice(key);
+    }
+    name.extend_from_slice(SET);
+    name
+}
+
+/// The keys of a set; `None` for the key of a lock.
+#[inline]
+pub(crate) fn split(name: &[u8]) -> Option<Vec<&[u8]>> {
+    let mut rest = name.strip_suffix(SET)?;
+    let mut keys = Vec::new();
+    while let Some((len, more)) = rest.split_first_chunk() {
+        let (key, more) = more.split_at_checked(u16::from_le_bytes(*len).into())?;
+        keys.push(key);
+        rest = more;
+    }
+    rest.is_empty().then_some(keys)
+}
+
 /// Puts a key where another was. A long key reuses the memory of a long one.
 #[inline]
 pub(crate) fn replace(place: &mut Key, key: &[u8]) {

@@ -26,7 +26,6 @@ impl Table {
         if self.is_closed {
             return Err(LockError::Closed);
         }
-        self.rules.check(key, options)?;
         let call = self.calls.open(CallKind::Lock).ok_or(LockError::Full)?;
         let Some(queue) = self.queues.enter(key) else {
             self.calls.close(call);

@@ -7,7 +7,7 @@ use super::rules::Rules;
 use super::span::CallSpan;
 use super::table::{Command, Table, Task};
 use crate::config::Config;
-use crate::driver::{Lease, LeasePool};
+use crate::driver::{Lease, LeasePool, rest_of};
 use crate::engine::{Engine, Event, LeaseId, OpId};
 use crate::error::{ConfigError, ExtendError, LockError, UnlockError, Unlocked};
 use crate::options::LockOptions;
@@ -74,6 +74,7 @@ impl Front {
         options: &LockOptions,
         now: Instant,
     ) -> Result<Ticket, LockError> {
+        self.table.rules.check(key, options)?;
         let patience = options.patience(now);
         let call = self.table.begin_lock(key, options, patience, &mut CallSpan::none(), now)?;
         self.open.push((call, options.min_validity));
@@ -254,7 +255,8 @@ impl Front {
         let (key, token) = engine.held_name(id).ok_or(LockError::Cancelled)?;
         let deadline = engine.deadline(id).ok_or(LockError::Cancelled)?;
         let (votes, fence) = (engine.votes(id), engine.fence(id));
-        let (lease, place) = self.pool.make(id, (key, token, fence), deadline, votes);
+        let rest = rest_of(engine, id);
+        let (lease, place) = self.pool.make(id, (key, token, fence), rest, deadline, votes);
         engine.set_word(id, place);
         Ok(lease)
     }

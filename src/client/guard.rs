@@ -58,7 +58,7 @@ impl Guard {
         self.held.deadline()
     }
 
-    /// The key.
+    /// The key; of several, the first in the order of their bytes.
     #[must_use]
     pub fn key(&self) -> &[u8] {
         self.held.lease().map_or(&[], Lease::key)
@@ -72,7 +72,25 @@ impl Guard {
         self.held.lease().map(Lease::token)
     }
 
-    /// The nodes that granted the lock. Late answers add nodes.
+    /// All keys, in the order of their bytes: several if the lock was taken with
+    /// [`lock_all`](crate::Client::lock_all).
+    pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        self.held.lease().into_iter().flat_map(Lease::keys)
+    }
+
+    /// The [token](Self::token) of one of the keys; `None` for a key that the guard does not hold.
+    #[must_use]
+    pub fn token_of(&self, key: impl AsRef<[u8]>) -> Option<LockToken> {
+        self.held.lease()?.token_of(key)
+    }
+
+    /// The [fence](Self::fence) of one of the keys. Each key has its own.
+    #[must_use]
+    pub fn fence_of(&self, key: impl AsRef<[u8]>) -> Option<u64> {
+        self.held.lease()?.fence_of(key)
+    }
+
+    /// The nodes that granted the lock, of several keys each. Late answers add nodes.
     #[must_use]
     pub fn votes(&self) -> NodeMask {
         self.held.votes()
@@ -135,7 +153,8 @@ impl Guard {
         Call::new(owner, CallRequest::Unlock(Some(self.held)), request::unlocked)
     }
 
-    /// Gives the lock away and returns its token. The lock stays until its TTL ends, or until a
+    /// Gives the lock away and returns its token, of several keys that of the first:
+    /// [`token_of`](Self::token_of) has the others before. The lock stays until its TTL ends, or until a
     /// client with key and token releases or adopts it
     /// ([`unlock_token`](crate::Client::unlock_token), [`adopt`](crate::Client::adopt)). The guard
     /// is over. From then on this client writes no command that changes a key by that token. Costs

@@ -68,6 +68,7 @@ impl Table {
         lease: Lease,
         now: impl FnOnce() -> Instant,
     ) -> Result<Listener, Lease> {
-        if may_pass { self.pass_on(queue, lease, now) } else { Err(lease) }
+        // Others may wait for single keys of a set.
+        if may_pass && !lease.is_set() { self.pass_on(queue, lease, now) } else { Err(lease) }
     }
 }

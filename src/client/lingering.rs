@@ -67,7 +67,8 @@ impl Desk {
         self.leases += 1;
         let (id, token) = (LeaseId::nth(self.leases), TokenBytes::Drawn([0; 20]));
         let ends = self.now + VALIDITY;
-        let (lease, _) = self.pool.make(id, (b"k", &token, None), ends, NodeMask::first(1));
+        let (lease, _) =
+            self.pool.make(id, (b"k", &token, None), Box::default(), ends, NodeMask::first(1));
         let mut replies = vec![(call, CallResult::Lock(Ok(lease)))];
         self.table.hand_out(&self.engine, false, self.now, &mut replies, &mut Vec::new());
         self.taken(call)

@@ -264,6 +264,58 @@ impl Client {
         self.call(CallRequest::Lock(asked), guard::locked)
     }
 
+    /// One attempt at the locks of all `keys`, 1 to 64 in any order: the caller gets one guard for
+    /// all of them, or none.
+    ///
+    /// The guard ends with the first of its keys to end. Its calls, and its drop, concern all keys:
+    /// a node counts as extended or released if it did so for each. It costs one write per node and
+    /// one round trip, as for a single key. Votes are counted per key, so several keys and single
+    /// keys exclude each other, whatever client takes them.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_lock`](Self::try_lock); the votes are those of the first key that was not won.
+    /// [`LockError::InvalidKeys`] for no key, more than 64, or a key that is there twice.
+    /// [`LockError::Full`] if `in_flight_max` leaves no room for one operation per key and one more.
+    pub fn try_lock_all<K: AsRef<[u8]>>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+        options: impl Into<LockOptions>,
+    ) -> Call<'static, Result<Guard, LockError>> {
+        self.call(CallRequest::lock_all(keys, options.into().once()), guard::locked)
+    }
+
+    /// Waits for the locks of all `keys`, as [`lock`](Self::lock) does for one. Otherwise like
+    /// [`try_lock_all`](Self::try_lock_all).
+    ///
+    /// A call that is denied keeps the keys that it won before the first denied one, in the order of
+    /// their bytes. It waits for that key, and extends the keys that it keeps meanwhile. So no calls
+    /// wait for each other in a circle.
+    ///
+    /// ```
+    /// # use redbolt::{Client, Config};
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let nodes = redbolt_embedded::Nodes::start(3)?;
+    /// # let client = Client::connect(Config::new(nodes.urls())?)?;
+    /// let guard = client.lock_all(["account:7", "account:9"], Duration::from_secs(10)).wait()?;
+    /// assert!(guard.is_valid());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`try_lock_all`](Self::try_lock_all).
+    pub fn lock_all<K: AsRef<[u8]>>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+        options: impl Into<LockOptions>,
+    ) -> Call<'static, Result<Guard, LockError>> {
+        let options = options.into().patient(self.owner.inner.rules.retry);
+        self.call(CallRequest::lock_all(keys, options), guard::locked)
+    }
+
     /// Takes the lock `key` as [`lock`](Self::lock) does, runs `work`, and releases the lock on
     /// return, early return and panic. Blocks.
     ///

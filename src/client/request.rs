@@ -18,9 +18,9 @@ use crate::driver::clock::now;
 use crate::driver::{Connecting, Driver};
 #[cfg(feature = "metrics")]
 use crate::engine::LeaseCounts;
-use crate::engine::{NodeHealth, Notice};
+use crate::engine::{NodeHealth, Notice, in_order};
 use crate::error::{ConnectError, DetachError, ExtendError, LockError, UnlockError, Unlocked};
-use crate::key::Key;
+use crate::key::{self, Key};
 use crate::leader::{Led, Sighting};
 use crate::options::LockOptions;
 use crate::query::{NodeAnswers, Query};
@@ -59,7 +59,9 @@ pub(super) enum CallRequest<'a> {
 
 /// A lock that a caller asks for.
 pub(super) struct LockRequest {
+    /// The key, or the name of several.
     pub(super) key: Key,
+    is_set: bool,
     pub(super) options: LockOptions,
     /// The count and the span end with the call.
     counted: Option<CountedCall>,
@@ -68,7 +70,20 @@ pub(super) struct LockRequest {
 
 impl LockRequest {
     pub(super) fn new(key: &[u8], options: LockOptions) -> Self {
-        Self { key: Key::from_slice(key), options, counted: None, span: CallSpan::none() }
+        let key = Key::from_slice(key);
+        Self { key, is_set: false, options, counted: None, span: CallSpan::none() }
+    }
+
+    pub(super) fn of_all<K: AsRef<[u8]>>(
+        keys: impl IntoIterator<Item = K>,
+        options: LockOptions,
+    ) -> Result<Self, LockError> {
+        let keys = in_order(&keys.into_iter().collect::<Vec<_>>())?;
+        if let [key] = keys.as_slice() {
+            return Ok(Self::new(key, options));
+        }
+        let key = key::join(&keys);
+        Ok(Self { key, is_set: true, options, counted: None, span: CallSpan::none() })
     }
 
     fn begin(&mut self, owner: &Arc<Owner>, caller: Caller) -> Result<PendingCall, LockError> {
@@ -78,8 +93,16 @@ impl LockRequest {
         self.span = CallSpan::of_lock(&self.key, self.options.ttl);
         // The remains of the span are dropped outside of the mutex.
         let mut carried = self.span.clone();
-        let begun = PendingCall::begin(owner, caller, |table| {
-            table.begin_lock(&self.key, &self.options, patience, &mut carried, time)
+        let rules = &owner.inner.rules;
+        let checked = if self.is_set {
+            rules.check_all(&self.key, &self.options)
+        } else {
+            rules.check(&self.key, &self.options)
+        };
+        let begun = checked.and_then(|()| {
+            PendingCall::begin(owner, caller, |table| {
+                table.begin_lock(&self.key, &self.options, patience, &mut carried, time)
+            })
         });
         let counting = &owner.inner.counting;
         match &begun {
@@ -93,6 +116,17 @@ impl LockRequest {
 impl CallRequest<'_> {
     pub(super) fn asking(query: Query) -> Self {
         Self::Task(CallKind::Ask, Some(Task::Ask(query, Instant::default())))
+    }
+
+    /// Several keys.
+    pub(super) fn lock_all<K: AsRef<[u8]>>(
+        keys: impl IntoIterator<Item = K>,
+        options: LockOptions,
+    ) -> Self {
+        match LockRequest::of_all(keys, options) {
+            Ok(asked) => Self::Lock(asked),
+            Err(error) => Self::Ended(Some(CallResult::Lock(Err(error)))),
+        }
     }
 
     /// A look at the driver.
@@ -204,9 +238,9 @@ pub(super) fn locked(
     owner: &Arc<Owner>,
     (reply, queue): Taken,
 ) -> Option<Result<Held, LockError>> {
-    let CallRequest::Lock(asked) = request else { return Some(Err(LockError::Closed)) };
-    let (CallResult::Lock(result), queue) = (reply, queue) else {
-        return Some(Err(LockError::Closed));
+    let CallResult::Lock(result) = reply else { return Some(Err(LockError::Closed)) };
+    let CallRequest::Lock(asked) = request else {
+        return Some(Err(result.err().unwrap_or(LockError::Closed)));
     };
     let result = result.and_then(|lease| {
         let held =

@@ -6,7 +6,8 @@ use std::time::Duration;
 use super::queues::Holder;
 use crate::config::Config;
 use crate::engine::Prefix;
-use crate::error::{Ballot, Cause, ConfigError, LockError};
+use crate::error::{Ballot, Cause, ConfigError, LockError, SEVERAL_KEYS};
+use crate::key;
 use crate::options::LockOptions;
 use crate::quorum::{Drift, NODES_MAX, NodeMask};
 use crate::retry::Retry;
@@ -71,6 +72,17 @@ impl Rules {
             self.prefix.check(key)?;
         }
         options.check_linger(self.is_woken, self.has_limits)
+    }
+
+    /// As [`check`](Self::check), for several keys.
+    pub(super) fn check_all(&self, name: &[u8], options: &LockOptions) -> Result<(), LockError> {
+        for key in key::split(name).unwrap_or_default() {
+            self.check(key, options)?;
+        }
+        if options.linger_ms > 0 {
+            return Err(LockError::NoLinger { why: SEVERAL_KEYS });
+        }
+        Ok(())
     }
 
     /// How often a lease may be handed on before it is released.

@@ -81,7 +81,10 @@ impl Network {
         let id = LeaseId::nth(self.leases as usize);
         self.held.insert(key.to_vec(), id);
         let token = TokenBytes::Drawn([0; 20]);
-        Ok(self.pool.make(id, (key, &token, None), now() + LONG, NodeMask::first(1)).0)
+        Ok(self
+            .pool
+            .make(id, (key, &token, None), Box::default(), now() + LONG, NodeMask::first(1))
+            .0)
     }
 
     /// Releases the leases that their holders dropped.

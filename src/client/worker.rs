@@ -13,6 +13,7 @@ use crate::driver::clock::now;
 use crate::driver::{Completion, Connecting, Driver, Outcome, Poller};
 use crate::engine::OpId;
 use crate::error::LockError;
+use crate::key;
 use crate::query::Query;
 use crate::quorum::NodeMask;
 use crate::slab::Index as _;
@@ -311,7 +312,10 @@ impl Worker {
         match task {
             Task::Acquire { key, options, ends } => {
                 let options = self.inner.rules.in_time(options, ends, time);
-                let result = options.and_then(|options| driver.begin_lock(&key, &options, time));
+                let result = options.and_then(|options| match key::split(&key) {
+                    None => driver.begin_lock(&key, &options, time),
+                    Some(keys) => driver.begin_lock_all(&keys, options, time),
+                });
                 self.note(call, result, |error| CallResult::Lock(Err(error)));
             }
             Task::Extend { queue, lease, ttl } => {

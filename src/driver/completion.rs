@@ -1,11 +1,14 @@
 //! Results of operations, as the owner of a driver sees them.
 
 use super::core::Driver;
-use super::lease::Lease;
-use crate::engine::{Event, LeaseId, LostCause, OpId};
+use super::lease::{Lease, LockedKey};
+use crate::engine::{Engine, Event, LeaseId, LostCause, OpId};
 use crate::error::{ExtendError, LockError, UnlockError, Unlocked};
+use crate::key::Key;
 use crate::query::NodeAnswers;
 use crate::time::Instant;
+
+use std::num::NonZeroU64;
 
 /// An operation that has ended.
 #[derive(Debug)]
@@ -22,7 +25,7 @@ pub struct Completion {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// The result of [`Driver::try_lock`] and [`Driver::lock`].
+    /// The result of [`Driver::try_lock`], [`Driver::lock`], and of both for several keys.
     Lock(Result<Lease, LockError>),
     /// The result of [`Driver::extend`]; the lease itself knows its new deadline.
     Extend(Result<(), ExtendError>),
@@ -37,6 +40,16 @@ pub enum Outcome {
     Lost(LostCause),
     /// The result of [`Driver::query`]: what each node answered, in the order of the configuration.
     Query(Vec<NodeAnswers>),
+}
+
+/// What a lease of several keys holds beside its first key.
+pub(crate) fn rest_of(engine: &Engine, lease: LeaseId) -> Box<[LockedKey]> {
+    let more = engine.more_names(lease).map(|(key, token, fence)| LockedKey {
+        key: Key::from_slice(key),
+        token: token.clone(),
+        fence: fence.and_then(NonZeroU64::new),
+    });
+    more.collect()
 }
 
 impl Driver {
@@ -85,7 +98,8 @@ impl Driver {
         let (key, token) = self.engine.held_name(id)?;
         let deadline = self.engine.deadline(id)?;
         let (votes, fence) = (self.engine.votes(id), self.engine.fence(id));
-        let (lease, place) = self.pool.make(id, (key, token, fence), deadline, votes);
+        let rest = rest_of(&self.engine, id);
+        let (lease, place) = self.pool.make(id, (key, token, fence), rest, deadline, votes);
         self.engine.set_word(id, place);
         Some(lease)
     }

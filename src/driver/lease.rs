@@ -42,6 +42,8 @@ pub(crate) struct LeaseState {
     key: Key,
     token: TokenBytes,
     fence: Option<NonZeroU64>,
+    /// The other keys, if the lease holds several, in the order of their bytes.
+    rest: Box<[LockedKey]>,
     deadline: AtomicU64,
     votes: AtomicU32,
     is_lost: AtomicBool,
@@ -51,6 +53,13 @@ pub(crate) struct LeaseState {
     is_reclaimed: AtomicBool,
     /// The next place in the list of dropped leases.
     next: AtomicU32,
+}
+
+/// A key of a lease that holds several.
+pub(crate) struct LockedKey {
+    pub(crate) key: Key,
+    pub(crate) token: TokenBytes,
+    pub(crate) fence: Option<NonZeroU64>,
 }
 
 /// The list of dropped leases: a stack whose owner always takes all of it.
@@ -97,7 +106,7 @@ impl Lease {
         Instant::from_nanos(self.state.deadline.load(Ordering::Acquire))
     }
 
-    /// The key.
+    /// The key; of several, the first in the order of their bytes.
     #[must_use]
     pub fn key(&self) -> &[u8] {
         &self.state.key
@@ -112,7 +121,40 @@ impl Lease {
         LockToken::new(&self.state.token)
     }
 
-    /// The nodes that granted the lock. Late answers add nodes.
+    /// All keys, in the order of their bytes: several if the lock was taken with `lock_all`.
+    pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        let rest = self.state.rest.iter().map(|locked| locked.key.as_slice());
+        std::iter::once(self.key()).chain(rest)
+    }
+
+    /// The [token](Self::token) of one of the keys; `None` for a key that the lease does not hold.
+    #[must_use]
+    pub fn token_of(&self, key: impl AsRef<[u8]>) -> Option<LockToken> {
+        let key = key.as_ref();
+        if key == self.key() {
+            return Some(self.token());
+        }
+        let locked = self.state.rest.iter().find(|locked| locked.key.as_slice() == key)?;
+        Some(LockToken::new(&locked.token))
+    }
+
+    /// The [fence](Self::fence) of one of the keys. Each key has its own.
+    #[must_use]
+    pub fn fence_of(&self, key: impl AsRef<[u8]>) -> Option<u64> {
+        let key = key.as_ref();
+        if key == self.key() {
+            return self.fence();
+        }
+        let locked = self.state.rest.iter().find(|locked| locked.key.as_slice() == key)?;
+        locked.fence.map(NonZeroU64::get)
+    }
+
+    /// Whether the lease holds several keys.
+    pub(crate) fn is_set(&self) -> bool {
+        !self.state.rest.is_empty()
+    }
+
+    /// The nodes that granted the lock, of several keys each. Late answers add nodes.
     #[must_use]
     pub fn votes(&self) -> NodeMask {
         NodeMask::from_bits(self.state.votes.load(Ordering::Relaxed))
@@ -201,6 +243,7 @@ impl LeasePool {
         &mut self,
         id: LeaseId,
         (key, token, fence): (&[u8], &TokenBytes, Option<u64>),
+        rest: Box<[LockedKey]>,
         deadline: Instant,
         votes: NodeMask,
     ) -> (Lease, u32) {
@@ -214,6 +257,7 @@ impl LeasePool {
             key::replace(&mut state.key, key);
             state.token.clone_from(token);
             state.fence = fence;
+            state.rest = rest;
             *state.deadline.get_mut() = deadline.as_nanos();
             *state.votes.get_mut() = votes.bits();
             *state.is_lost.get_mut() = false;
@@ -230,6 +274,7 @@ impl LeasePool {
             key: Key::from_slice(key),
             token: token.clone(),
             fence,
+            rest,
             deadline: AtomicU64::new(deadline.as_nanos()),
             votes: AtomicU32::new(votes.bits()),
             is_lost: AtomicBool::new(false),

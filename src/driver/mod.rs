@@ -43,6 +43,8 @@ use mio::event::Event as Readiness;
 use mio::{Events, Poll, Registry};
 
 pub use self::core::Driver;
+#[cfg(any(test, feature = "sim"))]
+pub(crate) use completion::rest_of;
 pub use completion::{Completion, Outcome};
 pub(crate) use connecting::Connecting;
 pub(crate) use lease::Lease;
@@ -149,6 +151,58 @@ impl Driver {
     ) -> Result<OpId, LockError> {
         let options = options.into().patient(self.engine.default_retry());
         self.begin_lock(key.as_ref(), &options, clock::now())
+    }
+
+    /// Begins one attempt at the locks of all `keys`, 1 to 64 in any order: all are won, or none.
+    /// Its [`Outcome::Lock`] follows, with one lease for all of them. The lease ends with the first
+    /// of its keys to end; extension, keep-alive, unlock and drop concern all.
+    ///
+    /// It costs one write per node, with one SET per key. Votes are counted per key, so several keys
+    /// and single keys exclude each other, whatever client takes them.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_lock`](Self::try_lock). [`LockError::InvalidKeys`] for no key, more than 64, or a
+    /// key that is there twice. [`LockError::Full`] if `in_flight_max` leaves no room for one
+    /// operation per key and one more.
+    pub fn try_lock_all<K: AsRef<[u8]>>(
+        &mut self,
+        keys: &[K],
+        options: impl Into<LockOptions>,
+    ) -> Result<OpId, LockError> {
+        self.begin_lock_all(keys, options.into().once(), clock::now())
+    }
+
+    /// Begins attempts at the locks of all `keys` until all are won, as the `retry` of the options
+    /// or of the configuration says. Otherwise like [`try_lock_all`](Self::try_lock_all).
+    ///
+    /// A call that is denied keeps the keys that it won before the first denied one, in the order of
+    /// their bytes. It waits for that key, and extends the keys that it keeps meanwhile. So no calls
+    /// wait for each other in a circle.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_lock_all`](Self::try_lock_all).
+    pub fn lock_all<K: AsRef<[u8]>>(
+        &mut self,
+        keys: &[K],
+        options: impl Into<LockOptions>,
+    ) -> Result<OpId, LockError> {
+        let options = options.into().patient(self.engine.default_retry());
+        self.begin_lock_all(keys, options, clock::now())
+    }
+
+    pub(crate) fn begin_lock_all<K: AsRef<[u8]>>(
+        &mut self,
+        keys: &[K],
+        options: LockOptions,
+        now: Instant,
+    ) -> Result<OpId, LockError> {
+        self.collect_dropped(now);
+        if options.is_fenced || options.is_announced {
+            self.set_wall_clock(now);
+        }
+        self.engine.acquire_all(keys, options, now)
     }
 
     /// As [`try_lock`](Self::try_lock), or [`lock`](Self::lock) if the options have a `retry`; the

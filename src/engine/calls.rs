@@ -129,6 +129,7 @@ impl Engine {
             (OpKind::Extend | OpKind::Adopt, Verdict::Open) => {
                 self.locks.finish(index, Verdict::Cancelled);
             }
+            (OpKind::Set, _) => self.cancel_set(index, now.real),
             _ => {}
         }
     }
@@ -172,7 +173,7 @@ impl Engine {
             }
             OpKind::Release => self.locks.finish(index, Verdict::Unlocked(Ok(Unlocked::Unknown))),
             OpKind::Query => self.locks.finish(index, Verdict::Answered),
-            OpKind::Free => {}
+            OpKind::Set | OpKind::Free => {}
         }
     }
 

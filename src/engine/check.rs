@@ -19,6 +19,7 @@ impl Engine {
     fn check(&self) {
         self.locks.check();
         self.waiting.check();
+        self.sets.check();
         assert!(!self.is_acting, "an action is not done");
         for (op, has_attempt) in self.waiting.calls_under_way() {
             let op = self.locks.ops.at(op);

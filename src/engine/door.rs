@@ -18,6 +18,7 @@ use super::locks::settings::{Settings, name_of, nodes_of};
 use super::locks::slot::LeaseId;
 use super::locks::timers::Timer;
 use super::nodes::Nodes;
+use super::sets::Sets;
 use super::wait::Waiting;
 use crate::client_name::{ClientId, ClientName};
 use crate::config::Config;
@@ -59,6 +60,7 @@ impl Engine {
         Ok(Self {
             locks: Locks::new(settings, nodes, prefix, drawn, name.to_string().into(), now),
             waiting: Waiting::new(client_id, config.node_timeout, rules::quorum(checked.quorum)),
+            sets: Sets::default(),
             is_acting: false,
             frame: Vec::new(),
         })
@@ -160,7 +162,11 @@ impl Engine {
         ttl: Duration,
         now: Instant,
     ) -> Result<OpId, ExtendError> {
-        let op = self.locks.extend(lease, ttl, now);
+        let op = if self.sets.leases(lease).is_empty() {
+            self.locks.extend(lease, ttl, now)
+        } else {
+            self.extend_set(lease, ttl, now)
+        };
         self.check_if_small();
         op
     }
@@ -192,6 +198,9 @@ impl Engine {
     /// [`UnlockError::NotOurs`] if the lease is no longer held. [`UnlockError::Full`] if the engine
     /// cannot report the result; it still releases the lease.
     pub fn unlock(&mut self, lease: LeaseId, now: Instant) -> Result<OpId, UnlockError> {
+        if !self.sets.leases(lease).is_empty() {
+            return self.unlock_set(lease, now);
+        }
         self.locks.observe(Happening::Unlock { lease, now });
         self.locks.slots.held(lease).ok_or(UnlockError::NotOurs)?;
         let heir = self.heir_of(lease.slot, self.locks.both_clocks(now));
@@ -225,6 +234,9 @@ impl Engine {
     /// Releases a lease without a report: no caller waits for the answers. Harmless if the lease is
     /// no longer held.
     pub fn release(&mut self, lease: LeaseId, now: Instant) {
+        if !self.sets.leases(lease).is_empty() {
+            return self.release_set(lease, now);
+        }
         self.locks.observe(Happening::Unlock { lease, now });
         if self.locks.slots.held(lease).is_none() {
             return;
@@ -245,6 +257,9 @@ impl Engine {
     /// [`DetachError::Unsettled`] while a node may still run a delete or an extension that names
     /// the token; [`DetachError::NotOurs`]. The lease stays as it is.
     pub fn detach(&mut self, lease: LeaseId) -> Result<(), DetachError> {
+        if !self.sets.leases(lease).is_empty() {
+            return self.detach_set(lease);
+        }
         self.locks.detach(lease)?;
         self.waiting.forget_queue(lease.slot);
         self.check_if_small();
@@ -393,6 +408,20 @@ impl Engine {
 
     /// The next result. The engine does not hand out a lease whose deadline has passed at `now`.
     pub fn poll_event(&mut self, now: Instant) -> Option<Event> {
+        loop {
+            let event = self.poll_single(now)?;
+            if self.sets.is_empty() {
+                return Some(event);
+            }
+            if let Some(event) = self.gather(event, now) {
+                return Some(event);
+            }
+        }
+    }
+
+    /// The next result of an operation on one key, or of a whole set.
+    #[inline(always)]
+    fn poll_single(&mut self, now: Instant) -> Option<Event> {
         self.check_if_small();
         while let Some(done) = self.locks.done.pop_front() {
             let Done::Op(index) = done else {
@@ -412,6 +441,11 @@ impl Engine {
                     return self.locks.report_release(index);
                 }
                 OpKind::Query => return Some(self.locks.report_query(index)),
+                OpKind::Set => {
+                    if let Some(event) = self.report_set(index, now) {
+                        return Some(event);
+                    }
+                }
                 OpKind::Acquire | OpKind::Keep | OpKind::Free => {}
             }
         }
@@ -495,13 +529,13 @@ impl Engine {
     /// extend it, or lost it. The list holds each lease once, so even unread it is never longer
     /// than the leases.
     pub fn poll_change(&mut self) -> Option<LeaseId> {
-        self.locks.poll_change()
+        self.locks.poll_change().map(|lease| self.sets.known_as(lease))
     }
 
     /// The next lease that got another vote from a late answer. The list holds each lease once, so
     /// even unread it is never longer than the leases.
     pub fn poll_late_vote(&mut self) -> Option<LeaseId> {
-        self.locks.poll_late_vote()
+        self.locks.poll_late_vote().map(|lease| self.sets.known_as(lease))
     }
 
     /// The next notice about a node for people. The engine keeps the last notice of each node until

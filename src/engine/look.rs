@@ -59,10 +59,13 @@ impl Engine {
         self.locks.connect_error(now)
     }
 
-    /// The end of a lease; `None` if it is not held.
+    /// The end of a lease; `None` if it is not held. A set ends with the first of its keys to end.
     #[must_use]
     pub fn deadline(&self, lease: LeaseId) -> Option<Instant> {
-        self.locks.deadline(lease)
+        match self.sets.leases(lease) {
+            [] => self.locks.deadline(lease),
+            leases => leases.iter().map(|lease| self.locks.deadline(*lease)).min().flatten(),
+        }
     }
 
     /// The fence of a lease ([`LockOptions::fenced`](crate::LockOptions::fenced)).
@@ -77,17 +80,19 @@ impl Engine {
         self.deadline(lease).map_or(Duration::ZERO, |deadline| now.until(deadline))
     }
 
-    /// The nodes that granted a lease, late ones included.
+    /// The nodes that granted a lease, late ones included. Of a set: those that granted each key.
     #[must_use]
     pub fn votes(&self, lease: LeaseId) -> NodeMask {
-        self.locks.votes(lease)
+        let more = self.sets.leases(lease).iter().map(|lease| self.locks.votes(*lease));
+        more.fold(self.locks.votes(lease), NodeMask::intersection)
     }
 
     /// Whether the engine knows that a lease is over: its deadline has come, or no quorum can hold
     /// its key. True for a lease that is no longer held.
     #[must_use]
     pub fn is_lost(&self, lease: LeaseId) -> bool {
-        self.locks.is_lost(lease)
+        let more = self.sets.leases(lease);
+        self.locks.is_lost(lease) || more.iter().any(|lease| self.locks.is_lost(*lease))
     }
 
     /// Whether an extension of the lease is under way.

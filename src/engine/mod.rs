@@ -45,6 +45,7 @@ pub(crate) mod locks;
 mod look;
 mod nodes;
 mod removals;
+mod sets;
 #[cfg(test)]
 mod tests;
 mod transfers;
@@ -67,3 +68,4 @@ pub use locks::slot::LeaseId;
 pub(crate) use locks::view::NodeHealth;
 #[cfg(any(test, feature = "metrics", feature = "sim"))]
 pub(crate) use locks::view::NodeState;
+pub(crate) use sets::in_order;

@@ -167,6 +167,12 @@ pub enum LockError {
         /// Its length: of an empty key zero, of others with the prefix.
         len: usize,
     },
+    /// These keys cannot be locked together.
+    #[error("no such set of keys can be locked: {why}")]
+    InvalidKeys {
+        /// The reason, in words.
+        why: &'static str,
+    },
     /// `in_flight_max` operations are under way. Take their completions first.
     #[error("too many operations under way (in_flight_max)")]
     Full,
@@ -184,6 +190,7 @@ pub(crate) const UNHEARD: &str =
 pub(crate) const NO_CLIENT: &str = "only a Client keeps a lock for its next caller, not a Driver";
 pub(crate) const NOT_PASSED_ON: &str =
     "its fence, or the name of its leader, belongs to one holder";
+pub(crate) const SEVERAL_KEYS: &str = "several keys are locked together, and they do not linger";
 pub(crate) const HAS_LIMITS: &str =
     "max_extensions or max_hold is set, and the next holder would get what is left of it";
 

@@ -22,6 +22,7 @@ use crate::engine::{Connection, Engine, LeaseId, NodeState};
 use crate::quorum::NodeId;
 use crate::rules::{self, Kind};
 use crate::time::Instant;
+use crate::token::LockToken;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -140,6 +141,14 @@ impl SimClient {
             read_at: 0,
             judged_at: Instant::default(),
         }
+    }
+
+    /// Key and token of each key of a lease, in order.
+    pub(super) fn names(&self, lease: LeaseId) -> Vec<(Vec<u8>, LockToken)> {
+        let more = self.engine.more_names(lease);
+        let more = more.map(|(key, token, _)| (key.to_vec(), LockToken::new(token)));
+        let first = self.engine.lease_name(lease);
+        first.map(|(key, token)| (key.to_vec(), token)).into_iter().chain(more).collect()
     }
 
     /// It is to end by then.

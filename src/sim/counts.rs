@@ -168,6 +168,8 @@ counted! {
 counted! {
     /// Something that the clients met on their way.
     Path {
+        /// Several keys were won at once.
+        SetLocked,
         /// A lock was won.
         Locked,
         /// It has a fence.

@@ -75,7 +75,9 @@ impl World {
         (place.began, place.deadline) = (began, deadline);
         place.extensions += u32::from(is_new && !is_first);
         let (place, plan) = (&self.clients[client].tasks[task], &self.plan);
-        let is_often = plan.rare.max_extensions.is_some_and(|most| place.extensions > most);
+        // Of several keys, each has its own extensions.
+        let is_single = place.more.is_empty();
+        let is_often = is_single && plan.rare.max_extensions.is_some_and(|most| place.extensions > most);
         let longest = plan.rare.max_hold.map(|hold| place.first + hold);
         let is_long = longest.is_some_and(|longest| deadline > Some(longest));
         self.oracle.check(Kind::LimitIgnored, is_first || !(is_often || is_long), || {

@@ -86,15 +86,20 @@ impl World {
                 if self.clients[client].tasks[task].is_retried {
                     self.counts.path(Path::LockedByRetry);
                 }
-                let servers =
-                    granted.into_iter().map(|node| 1 << self.plan.server_of(node.index()));
-                let servers = servers.fold(0_u64, |all, server| all | server);
-                let votes = servers.count_ones() as usize;
-                let quorum = self.plan.quorum;
-                self.oracle.check(Kind::NoQuorum, votes >= quorum, || {
-                    format!("a lease with {votes} votes")
-                });
+                for granted in self.clients[client].engine.votes_by_key(lease) {
+                    let servers =
+                        granted.into_iter().map(|node| 1 << self.plan.server_of(node.index()));
+                    let servers = servers.fold(0_u64, |all, server| all | server);
+                    let votes = servers.count_ones() as usize;
+                    let quorum = self.plan.quorum;
+                    self.oracle.check(Kind::NoQuorum, votes >= quorum, || {
+                        format!("a lease with {votes} votes")
+                    });
+                }
                 self.counts.path(Path::Locked);
+                if !self.clients[client].tasks[task].more.is_empty() {
+                    self.counts.path(Path::SetLocked);
+                }
                 self.look_at_fence(client, task, lease);
                 self.clients[client].tasks[task].holder = self.holder();
                 self.holds(client, task, lease, true, now);
@@ -201,7 +206,7 @@ impl World {
         now: Instant,
     ) {
         let this = &mut self.clients[client];
-        if let Some((_, token)) = this.engine.lease_name(lease) {
+        for (_, token) in this.names(lease) {
             self.ledger.held(client, token.as_bytes());
             self.claims.asked(token.as_bytes(), this.tasks[task].ttl_ms);
         }
@@ -259,7 +264,9 @@ impl World {
             }
             Err(ref error) => {
                 let later = deadline.is_some_and(|deadline| deadline > old_deadline);
-                let is_kept = !later || matches!(error, ExtendError::Expired);
+                // Of several keys, the one that ended first may be extended and another not.
+                let is_set = !this.tasks[task].more.is_empty();
+                let is_kept = !later || is_set || matches!(error, ExtendError::Expired);
                 self.oracle.check(Kind::DeadlineMoved, is_kept, || {
                     "a failed extension moved the deadline on".to_owned()
                 });

@@ -38,6 +38,8 @@ pub(super) struct Plan {
     pub(super) clock_spread: Global,
     /// How often a lock may linger, in a thousand.
     pub(super) lingers: u64,
+    /// How often a call is for several keys, in a thousand.
+    pub(super) sets: u64,
     /// Clients wake each other.
     pub(super) direct_wake: bool,
     /// How often a lock is handed over in a row; `None`: as the engine finds best.
@@ -121,6 +123,7 @@ impl Plan {
             clock_spread: 0,
             unwoken: random.pick(&[0, 0, 200]),
             lingers: 0,
+            sets: 0,
             direct_wake: random.chance(850),
             transfers_in_row: Some(random.pick(&[16, 16, 16, 255, 1, 0])),
             message_lost: random.pick(&[0, 0, 50, 300]),
@@ -158,7 +161,7 @@ impl Plan {
         };
         plan.look_at_something(random);
         plan.stray(random);
-        plan.with_clocks_apart().with_lingering()
+        plan.with_clocks_apart().with_lingering().with_sets()
     }
 
     /// Servers run a script for long where links may be slow, and lack replicas where disks may be
@@ -175,6 +178,15 @@ impl Plan {
     fn with_lingering(mut self) -> Self {
         if self.direct_wake {
             self.lingers = [0, 0, 300, 1000][(self.hold / US + self.gap / US) as usize % 4];
+        }
+        self
+    }
+
+    /// Half of the seeds where keys are several and locks do not linger: without a draw of their own.
+    fn with_sets(mut self) -> Self {
+        let may_have = self.lingers == 0 && !self.hand_over && self.keys > 1;
+        if may_have && self.rare.elections.is_none() && (self.hold / US).is_multiple_of(2) {
+            self.sets = 500;
         }
         self
     }

@@ -22,6 +22,8 @@ pub(super) struct Task {
     /// When it goes on by itself.
     pub(super) next_at: Global,
     pub(super) key: usize,
+    /// The keys that it locks with this one, all behind it in order.
+    pub(super) more: Vec<usize>,
     pub(super) op: Option<OpId>,
     /// Its call, and its lease, where its client's callers share a table.
     pub(super) call: Option<Ticket>,
@@ -74,6 +76,7 @@ impl Task {
             state: TaskState::Idle,
             next_at,
             key: 0,
+            more: Vec::new(),
             op: None,
             call: None,
             held: None,
@@ -94,6 +97,13 @@ impl Task {
             began: 0,
             ttl_ms: 0,
         }
+    }
+}
+
+impl Task {
+    /// All its keys, in order.
+    pub(super) fn keys(&self) -> Vec<usize> {
+        [&[self.key], self.more.as_slice()].concat()
     }
 }
 
@@ -181,8 +191,9 @@ impl World {
             acquire = acquire.fenced();
         }
         let acquire = self.lingering(acquire);
+        let (key, more) = self.some_more(client, key);
         let this = &mut self.clients[client].tasks[task];
-        (this.is_retried, this.is_kept) = (is_retried, is_kept);
+        (this.is_retried, this.is_kept, this.more) = (is_retried, is_kept, more);
         self.acquire(client, task, key, &acquire, min_validity, now);
         if is_invalid {
             let is_refused = self.clients[client].tasks[task].state == TaskState::Idle;
@@ -193,6 +204,17 @@ impl World {
             let after = self.random.below(self.plan.node_timeout);
             self.clients[client].tasks[task].next_at = self.now + after;
         }
+    }
+
+    /// Now and then several keys: the first of them, and the others.
+    fn some_more(&mut self, client: usize, key: usize) -> (usize, Vec<usize>) {
+        if self.plan.sets == 0 || !self.random.chance(self.plan.sets) {
+            return (key, Vec::new());
+        }
+        let keys = self.plan.keys_of(client);
+        let mut set: Vec<usize> = keys.filter(|it| *it == key || self.random.chance(700)).collect();
+        let more = set.split_off(1);
+        (set[0], more)
     }
 
     /// What another client gave away, if this one wants it.
@@ -229,7 +251,15 @@ impl World {
         let result = match joined {
             Some(joined) => joined.map(|ticket| (None, Some(ticket))),
             None => {
-                let begun = self.clients[client].engine.acquire(&name, acquire, now);
+                let this = &mut self.clients[client];
+                let more = this.tasks[task].more.iter().map(|key| self.plan.plain(*key));
+                let mut names: Vec<Vec<u8>> = more.collect();
+                let begun = if names.is_empty() {
+                    this.engine.acquire(&name, acquire, now)
+                } else {
+                    names.push(name);
+                    this.engine.acquire_all(&names, acquire.clone(), now)
+                };
                 begun.map(|op| (Some(op), None))
             }
         };
@@ -270,12 +300,17 @@ impl World {
     /// The next key that the client must lock in the end.
     fn begin_goal(&mut self, client: usize, task: usize, now: Instant) {
         let Some(&key) = self.clients[client].goals.last().filter(|_| task == 0) else { return };
+        let keys = self.plan.keys_of(client);
+        // A set needs room for each of its keys.
+        let is_set = self.plan.sets > 0 && self.plan.in_flight_max > 4;
+        let all = if is_set { keys } else { key..key + 1 };
         let delay = Duration::from_nanos(self.plan.guard() / 150);
         let acquire = LockOptions::new(Duration::from_millis(self.plan.max_ttl_of(client)));
         let acquire = acquire.retry(Retry::every(delay, delay));
         let this = &mut self.clients[client].tasks[task];
         this.is_kept = false;
-        self.acquire(client, task, key, &acquire, Duration::ZERO, now);
+        this.more = all.clone().skip(1).collect();
+        self.acquire(client, task, all.start, &acquire, Duration::ZERO, now);
     }
 
     /// A lease is held: what next?
@@ -331,7 +366,7 @@ impl World {
                 let disturbed = self.random.chance(100).then(|| self.random.below(patience));
                 self.begun(client, task, TaskState::Extending, op, now + self.round_time());
                 let this = &mut self.clients[client];
-                if let Some((_, token)) = this.engine.lease_name(lease) {
+                for (_, token) in this.names(lease) {
                     self.claims.asked(token.as_bytes(), ttl_ms);
                 }
                 let this = &mut this.tasks[task];
@@ -423,7 +458,7 @@ impl World {
     fn give_away(&mut self, client: usize, task: usize) -> bool {
         let this = &mut self.clients[client];
         let Some(lease) = this.tasks[task].lease else { return false };
-        let name = this.engine.lease_name(lease).map(|(_, token)| token.as_bytes().to_vec());
+        let names: Vec<_> = this.names(lease);
         if this.engine.detach(lease).is_err() {
             self.counts.path(Path::DetachRefused);
             return false;
@@ -433,9 +468,10 @@ impl World {
         if let (Some(front), Some(held)) = (front, tasks[task].held.take()) {
             front.give_away(held);
         }
-        if let Some(token) = name {
-            let this = &self.clients[client].tasks[task];
-            let (key, holder) = (this.key, this.holder);
+        let this = &self.clients[client].tasks[task];
+        let (keys, holder) = (this.keys(), this.holder);
+        for (key, (_, token)) in keys.into_iter().zip(names) {
+            let token = token.as_bytes().to_vec();
             self.ledger.given_away(&token);
             self.given_away.push(token.clone());
             self.offers.push(Offer { from: client, key, token, holder });
@@ -490,7 +526,7 @@ impl World {
         self.begun(client, task, state, op, ends);
         let this = &mut self.clients[client].tasks[task];
         this.is_kept = is_kept;
-        this.key = offer.key;
+        (this.key, this.more) = (offer.key, Vec::new());
         this.holder = holder;
         this.ttl_ms = ttl_ms;
         this.min_validity = Duration::ZERO;
@@ -519,20 +555,24 @@ impl World {
     pub(super) fn told_deadline(&mut self, client: usize, task: usize) {
         let this = &self.clients[client];
         let place = &this.tasks[task];
-        let (holder, key) = (place.holder, place.key);
+        let (holder, keys) = (place.holder, place.keys());
         let deadline = place.lease.and_then(|lease| this.engine.deadline(lease));
         let end = deadline.map_or(0, |deadline| this.clock.global(deadline));
-        self.log(|_| format!("client {client} holds {key} as {holder} until {end}"));
+        self.log(|_| format!("client {client} holds {keys:?} as {holder} until {end}"));
         self.clients[client].tasks[task].told = deadline;
-        self.oracle.hold(holder, key, self.now, end);
+        for key in keys {
+            self.oracle.hold(holder, key, self.now, end);
+        }
     }
 
     /// The holder stops using the lock.
     pub(super) fn lets_go(&mut self, client: usize, task: usize) {
         let place = &self.clients[client].tasks[task];
-        let (holder, key) = (place.holder, place.key);
-        self.oracle.stop(holder, key, self.now);
-        self.turn_ended(client, key);
+        let (holder, keys) = (place.holder, place.keys());
+        for key in keys {
+            self.oracle.stop(holder, key, self.now);
+            self.turn_ended(client, key);
+        }
     }
 
     /// The process of a task is gone.

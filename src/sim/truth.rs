@@ -5,21 +5,28 @@ use super::world::World;
 use crate::engine::LeaseId;
 use crate::quorum::NodeMask;
 use crate::rules::Kind;
+use crate::token::LockToken;
 
 use std::time::Duration;
 
 impl World {
-    /// Whether the key of a task's lease stands on a node with the lease's token, and until when.
-    fn held_until(&mut self, client: usize, task: usize, node: usize) -> Option<Global> {
+    /// The keys of a task's lease as nodes know them, with their tokens.
+    fn names_held(&self, client: usize, task: usize) -> Vec<(Vec<u8>, LockToken)> {
         let this = &self.clients[client];
-        let key = self.plan.on_nodes(this.tasks[task].key);
-        let (_, token) = this.engine.lease_name(this.tasks[task].lease?)?;
+        let place = &this.tasks[task];
+        let names = place.lease.map(|lease| this.names(lease)).unwrap_or_default();
+        let keys = place.keys().into_iter().map(|key| self.plan.on_nodes(key));
+        keys.zip(names).map(|(key, (_, token))| (key, token)).collect()
+    }
+
+    /// Whether a key stands on a node with this token, and until when.
+    fn held_until(&mut self, (key, token): &(Vec<u8>, LockToken), node: usize) -> Option<Global> {
         let node = &mut self.nodes[node];
         let (local, on_server) = (node.clock.local(self.now), node.clock.on_server(self.now));
-        if node.server.value(&key, on_server) != Some(token.as_bytes()) {
+        if node.server.value(key, on_server) != Some(token.as_bytes()) {
             return None;
         }
-        let ttl_ms = node.server.ttl_ms(&key, on_server)?.unsigned_abs();
+        let ttl_ms = node.server.ttl_ms(key, on_server)?.unsigned_abs();
         Some(node.clock.global(local + Duration::from_millis(ttl_ms)))
     }
 
@@ -36,16 +43,19 @@ impl World {
     pub(super) fn check_ground(&mut self, client: usize, task: usize) {
         let Some(end) = self.lease_end(client, task) else { return };
         let began = self.clients[client].tasks[task].began;
-        let mut held = 0;
-        for node in 0..self.plan.servers() {
-            let until = self.held_until(client, task, node).unwrap_or(0);
-            // A key lives up to a millisecond longer than its TTL, so this is less than the truth.
-            held += usize::from(until + 2_000_000 >= end || self.has_forgotten(node, began));
+        for name in self.names_held(client, task) {
+            let mut held = 0;
+            for node in 0..self.plan.servers() {
+                let until = self.held_until(&name, node).unwrap_or(0);
+                // A key lives up to a millisecond longer than its TTL, so this is less than the
+                // truth.
+                held += usize::from(until + 2_000_000 >= end || self.has_forgotten(node, began));
+            }
+            let quorum = self.plan.quorum;
+            self.oracle.check(Kind::NoGround, held >= quorum, || {
+                format!("client {client} holds a lease of task {task} until {end} by {held} nodes")
+            });
         }
-        let quorum = self.plan.quorum;
-        self.oracle.check(Kind::NoGround, held >= quorum, || {
-            format!("client {client} holds a lease of task {task} until {end} by {held} nodes")
-        });
     }
 
     /// A lease that was released is over, whether it was handed over, lingers or was deleted.
@@ -68,9 +78,11 @@ impl World {
         let this = &self.clients[client];
         let Some(lease) = this.tasks[task].lease else { return };
         let (votes, began) = (this.engine.votes(lease), this.tasks[task].began);
+        let names = self.names_held(client, task);
         let strange = votes.into_iter().find(|node| {
             let node = self.plan.server_of(node.index());
-            self.held_until(client, task, node).is_none() && !self.has_forgotten(node, began)
+            let is_held = names.iter().all(|name| self.held_until(name, node).is_some());
+            !is_held && !self.has_forgotten(node, began)
         });
         self.oracle.check(Kind::Misattributed, strange.is_none(), || {
             format!("client {client} counts a vote of node {strange:?}, which did not grant")
@@ -80,8 +92,8 @@ impl World {
     /// A round has ended for which these nodes voted: none of them had forgotten, before the call
     /// began, a lock that goes on and that it had voted for.
     pub(super) fn check_memory(&mut self, client: usize, task: usize, granted: NodeMask) {
-        let (key, began) =
-            (self.clients[client].tasks[task].key, self.clients[client].tasks[task].began);
+        let (keys, began) =
+            (self.clients[client].tasks[task].keys(), self.clients[client].tasks[task].began);
         for id in granted {
             let node = self.plan.server_of(id.index());
             let Some(forgot_at) = self.nodes[node].forgot_at.filter(|at| *at <= began) else {
@@ -93,7 +105,8 @@ impl World {
             }
             for (other, this) in self.clients.iter().enumerate() {
                 for (nth, place) in this.tasks.iter().enumerate() {
-                    let is_other = place.key == key && (other, nth) != (client, task);
+                    let is_same = place.keys().iter().any(|key| keys.contains(key));
+                    let is_other = is_same && (other, nth) != (client, task);
                     let votes = place.lease.map(|lease| this.engine.votes(lease));
                     let goes_on = is_other
                         && place.began <= forgot_at

@@ -55,9 +55,12 @@ const fn extended_by(kind: OpKind) -> &'static str {
     match kind {
         OpKind::Keep => "keep_alive",
         OpKind::Adopt => "adoption",
-        OpKind::Extend | OpKind::Free | OpKind::Acquire | OpKind::Release | OpKind::Query => {
-            "caller"
-        }
+        OpKind::Extend
+        | OpKind::Free
+        | OpKind::Acquire
+        | OpKind::Release
+        | OpKind::Query
+        | OpKind::Set => "caller",
     }
 }
 

@@ -20,7 +20,7 @@ impl Locks {
     ) -> Option<(SlotIndex, Option<Failed>)> {
         let can_vote = self.nodes.voters().contains(id);
         let op = self.ops.at(index);
-        if op.outcome != Verdict::Open || op.kind == OpKind::Query {
+        if op.outcome != Verdict::Open || matches!(op.kind, OpKind::Query | OpKind::Set) {
             return None;
         }
         let (slot_index, kind) = (op.slot(), op.kind);
@@ -29,7 +29,7 @@ impl Locks {
         let is_waiting = match kind {
             OpKind::Acquire => slot.state() == TokenState::Asking,
             OpKind::Extend | OpKind::Adopt | OpKind::Keep => slot.state() == TokenState::Held,
-            OpKind::Release | OpKind::Query | OpKind::Free => false,
+            OpKind::Release | OpKind::Query | OpKind::Set | OpKind::Free => false,
         };
         if !rules::may_still_wait(is_waiting) {
             return None;

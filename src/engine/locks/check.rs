@@ -42,7 +42,9 @@ impl Locks {
 
     /// Whether an operation under way has a slot that names it, and a time at which it ends.
     fn is_placed(&self, index: OpIndex, op: &Op) -> bool {
-        if matches!(op.kind, OpKind::Free | OpKind::Query) || op.outcome != Verdict::Open {
+        if matches!(op.kind, OpKind::Free | OpKind::Query | OpKind::Set)
+            || op.outcome != Verdict::Open
+        {
             return true;
         }
         let ends = op.is_listed() || self.timers.is_set(Timer::Judge(index));

@@ -26,6 +26,14 @@ impl Locks {
     /// [`DetachError::Unsettled`]: a node may still run a delete or an extension of the lock, after
     /// the commands of the client that adopts it.
     pub(in crate::engine) fn detach(&mut self, lease: LeaseId) -> Result<(), DetachError> {
+        self.may_detach(lease)?;
+        self.end_keep_alive(lease.slot);
+        self.leave_slot(lease.slot);
+        Ok(())
+    }
+
+    /// Whether the lease may be given away now.
+    pub(in crate::engine) fn may_detach(&self, lease: LeaseId) -> Result<(), DetachError> {
         self.slots.held(lease).ok_or(DetachError::NotOurs)?;
         let unsettled = self.unsettled(lease.slot);
         if !rules::is_settled(unsettled.is_empty()) {
@@ -34,8 +42,6 @@ impl Locks {
             let nodes = names.collect::<Vec<_>>().join(", ");
             return Err(DetachError::Unsettled { nodes });
         }
-        self.end_keep_alive(lease.slot);
-        self.leave_slot(lease.slot);
         Ok(())
     }
 

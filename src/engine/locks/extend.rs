@@ -44,6 +44,22 @@ impl Locks {
         ttl: Duration,
         now: Instant,
     ) -> Result<OpId, ExtendError> {
+        let ttl_ms = self.may_extend(lease, ttl, now)?;
+        let index = self.ops.open(OpKind::Extend).ok_or(ExtendError::Full)?;
+        // The caller's extension takes precedence over the engine's own.
+        self.end_keep_alive(lease.slot);
+        self.begin_extension(index, lease.slot, ttl_ms, now);
+        self.caller_extends(lease.slot, now);
+        Ok(self.ops.id(index))
+    }
+
+    /// Whether the caller may extend the lease now. Returns the TTL in milliseconds.
+    pub(in crate::engine) fn may_extend(
+        &self,
+        lease: LeaseId,
+        ttl: Duration,
+        now: Instant,
+    ) -> Result<u32, ExtendError> {
         let ttl_ms = self.extension_ttl(ttl)?;
         self.slots.held(lease).ok_or(ExtendError::NotOurs)?;
         let slot = self.slots.at(lease.slot);
@@ -57,12 +73,7 @@ impl Locks {
         if self.is_at_limit(lease.slot, self.deadline_from(now, ttl_ms)) {
             return Err(ExtendError::LimitReached);
         }
-        let index = self.ops.open(OpKind::Extend).ok_or(ExtendError::Full)?;
-        // The caller's extension takes precedence over the engine's own.
-        self.end_keep_alive(lease.slot);
-        self.begin_extension(index, lease.slot, ttl_ms, now);
-        self.caller_extends(lease.slot, now);
-        Ok(self.ops.id(index))
+        Ok(ttl_ms)
     }
 
     /// Whether an extension to `ends` is more than the configuration allows.

@@ -173,7 +173,8 @@ impl Locks {
                 | OpKind::Acquire
                 | OpKind::Adopt
                 | OpKind::Release
-                | OpKind::Query => {}
+                | OpKind::Query
+                | OpKind::Set => {}
             }
         }
         let Some(keep_index) = keep_index else { return };

@@ -46,6 +46,8 @@ pub(in crate::engine) enum OpKind {
     Keep,
     Release,
     Query,
+    /// A call for several keys, or a change of their lease: its parts are operations of their own.
+    Set,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +97,7 @@ pub(in crate::engine) struct Op {
     pub(in crate::engine) generation: u32,
     pub(in crate::engine) kind: OpKind,
     pub(in crate::engine) outcome: Verdict,
-    /// The slot of the current attempt, of the lease, or of the release. `None` for a query.
+    /// The slot of the current attempt, of the lease, or of the release. `None` for a query or a set.
     slot: Option<SlotIndex>,
     /// The entry for the engine's care of an acquisition's lease.
     pub(in crate::engine) keep: Option<KeepIndex>,
@@ -272,7 +274,12 @@ impl Ops {
 
     /// Whether the limit is reached.
     pub(in crate::engine) const fn is_full(&self) -> bool {
-        self.in_flight() >= self.limit
+        self.room() == 0
+    }
+
+    /// How many operations may begin.
+    pub(in crate::engine) const fn room(&self) -> usize {
+        self.limit.saturating_sub(self.in_flight())
     }
 }
 
@@ -319,7 +326,7 @@ impl Op {
     /// The slot of an operation on a lock.
     #[inline]
     pub(in crate::engine) fn slot(&self) -> SlotIndex {
-        self.slot.expect("only a query has no slot")
+        self.slot.expect("only a query or a set has no slot")
     }
 
     pub(in crate::engine) const fn set_slot(&mut self, slot: SlotIndex) {

@@ -20,6 +20,7 @@ mod patience;
 mod prefixed;
 mod refusing;
 mod releasing;
+mod sets;
 mod siblings;
 mod suspended;
 mod transfers;

@@ -1,0 +1,167 @@
+//! Extensions, releases and the state of leases that hold a set.
+
+use super::{Change, Changed};
+use crate::engine::core::Engine;
+use crate::engine::locks::op::{OpId, OpKind, Verdict};
+use crate::engine::locks::slot::LeaseId;
+use crate::error::{DetachError, ExtendError, UnlockError, Unlocked};
+#[cfg(feature = "sim")]
+use crate::quorum::NodeMask;
+use crate::slab::OpIndex;
+use crate::time::Instant;
+use crate::token::TokenBytes;
+
+use std::time::Duration;
+
+impl Engine {
+    /// Key, token and fence of each key of a set behind the first; none for a single key.
+    pub(crate) fn more_names(
+        &self,
+        lease: LeaseId,
+    ) -> impl Iterator<Item = (&[u8], &TokenBytes, Option<u64>)> {
+        self.sets.leases(lease).iter().skip(1).filter_map(|&lease| {
+            let (key, token) = self.locks.held_name(lease)?;
+            Some((key, token, self.locks.fence(lease)))
+        })
+    }
+
+    /// The nodes that granted each key of a lease.
+    #[cfg(feature = "sim")]
+    pub(crate) fn votes_by_key(&self, lease: LeaseId) -> Vec<NodeMask> {
+        let more = self.sets.leases(lease).iter().skip(1);
+        std::iter::once(&lease).chain(more).map(|lease| self.locks.votes(*lease)).collect()
+    }
+
+    /// Extends all keys of a set at once.
+    #[cold]
+    pub(in crate::engine) fn extend_set(
+        &mut self,
+        lease: LeaseId,
+        ttl: Duration,
+        now: Instant,
+    ) -> Result<OpId, ExtendError> {
+        let leases = self.sets.leases(lease).to_vec();
+        for &lease in &leases {
+            self.locks.may_extend(lease, ttl, now)?;
+        }
+        if self.locks.ops.room() <= leases.len() {
+            return Err(ExtendError::Full);
+        }
+        let index = self.locks.ops.open(OpKind::Set).ok_or(ExtendError::Full)?;
+        let (mut ops, mut result) = (Vec::new(), Ok(()));
+        for lease in leases {
+            match self.locks.extend(lease, ttl, now) {
+                Ok(op) => ops.push(op),
+                Err(error) => result = worse_extension(result, Err(error)),
+            }
+        }
+        Ok(self.begin_change(index, lease, ops, Changed::Extend(result)))
+    }
+
+    /// Releases all keys of a set at once, and reports the result.
+    #[cold]
+    pub(in crate::engine) fn unlock_set(
+        &mut self,
+        lease: LeaseId,
+        now: Instant,
+    ) -> Result<OpId, UnlockError> {
+        let Some(index) = self.locks.ops.open(OpKind::Set) else {
+            self.release_set(lease, now);
+            return Err(UnlockError::Full);
+        };
+        let (mut ops, mut result) = (Vec::new(), Ok(Unlocked::Released));
+        for lease in self.sets.forget(lease) {
+            match self.unlock(lease, now) {
+                Ok(op) => ops.push(op),
+                Err(error) => result = worse_release(result, Err(error)),
+            }
+        }
+        Ok(self.begin_change(index, lease, ops, Changed::Unlock(result)))
+    }
+
+    /// Releases all keys of a set without a report.
+    #[cold]
+    pub(in crate::engine) fn release_set(&mut self, lease: LeaseId, now: Instant) {
+        for lease in self.sets.forget(lease) {
+            self.release(lease, now);
+        }
+    }
+
+    /// Gives all keys of a set away, or none.
+    #[cold]
+    pub(in crate::engine) fn detach_set(&mut self, lease: LeaseId) -> Result<(), DetachError> {
+        for &lease in self.sets.leases(lease) {
+            self.locks.may_detach(lease)?;
+        }
+        for lease in self.sets.forget(lease) {
+            self.detach(lease)?;
+        }
+        Ok(())
+    }
+
+    fn begin_change(
+        &mut self,
+        index: OpIndex,
+        lease: LeaseId,
+        ops: Vec<OpId>,
+        result: Changed,
+    ) -> OpId {
+        for op in &ops {
+            self.sets.wholes.insert(op.op, index);
+        }
+        let open = ops.len();
+        self.sets.changes.insert(index, Change { lease, ops, open, result });
+        if open == 0 {
+            self.locks.finish(index, Verdict::Answered);
+        }
+        self.locks.ops.id(index)
+    }
+
+    /// One key was extended or released, or was not.
+    pub(super) fn part_changed(&mut self, index: OpIndex, part: Changed) {
+        let Some(change) = self.sets.changes.get_mut(&index) else { return };
+        match (&mut change.result, part) {
+            (Changed::Extend(result), Changed::Extend(part)) => {
+                let before = std::mem::replace(result, Ok(()));
+                *result = worse_extension(before, part);
+            }
+            (Changed::Unlock(result), Changed::Unlock(part)) => {
+                *result = worse_release(*result, part);
+            }
+            (Changed::Extend(_), Changed::Unlock(_)) | (Changed::Unlock(_), Changed::Extend(_)) => {
+            }
+        }
+        change.open = change.open.saturating_sub(1);
+        if change.open == 0 {
+            self.locks.finish(index, Verdict::Answered);
+        }
+    }
+}
+
+/// The set is extended if each key is. An error that ends the lease says more than another.
+fn worse_extension(
+    a: Result<(), ExtendError>,
+    b: Result<(), ExtendError>,
+) -> Result<(), ExtendError> {
+    let rank = |result: &Result<(), ExtendError>| match result {
+        Ok(()) => 0,
+        Err(ExtendError::Lost(_)) => 3,
+        Err(ExtendError::Expired) => 2,
+        Err(_) => 1,
+    };
+    if rank(&a) >= rank(&b) { a } else { b }
+}
+
+/// The set is released if each key is.
+fn worse_release(
+    a: Result<Unlocked, UnlockError>,
+    b: Result<Unlocked, UnlockError>,
+) -> Result<Unlocked, UnlockError> {
+    let rank = |result: &Result<Unlocked, UnlockError>| match result {
+        Ok(Unlocked::Released) => 0,
+        Ok(Unlocked::Unknown) => 1,
+        Err(UnlockError::NotHeld) => 3,
+        Err(_) => 2,
+    };
+    if rank(&a) >= rank(&b) { a } else { b }
+}

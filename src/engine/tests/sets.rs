@@ -1,0 +1,331 @@
+//! Several keys under one lease.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::error::{DetachError, UnlockError};
+use crate::retry::Retry;
+
+/// What each node holds.
+type Stores = Vec<BTreeMap<String, String>>;
+
+fn stores(nodes: usize) -> Stores {
+    vec![BTreeMap::new(); nodes]
+}
+
+/// The nodes answer what they were asked. Returns the commands of the first node.
+fn serve(rig: &mut Rig, stores: &mut Stores) -> Vec<String> {
+    let mut asked = Vec::new();
+    rig.collect();
+    for (index, store) in stores.iter_mut().enumerate() {
+        while let Some(command) = rig.inbox[index].first().cloned() {
+            let words: Vec<&str> = command.iter().map(String::as_str).collect();
+            let answer = match *words.as_slice() {
+                ["SET", key, _, "NX", ..] if store.contains_key(key) => "_\r\n",
+                ["SET", key, token, "NX", ..] => {
+                    store.insert(key.to_owned(), token.to_owned());
+                    "+OK\r\n"
+                }
+                ["SET", key, token, ..] if store.get(key).is_some_and(|held| held == token) => {
+                    "+OK\r\n"
+                }
+                ["SET", ..] => "_\r\n",
+                ["DELIFEQ", key, token] => {
+                    if store.get(key).is_some_and(|held| held == token) {
+                        store.remove(key);
+                        ":1\r\n"
+                    } else {
+                        ":0\r\n"
+                    }
+                }
+                _ => panic!("{words:?}"),
+            };
+            if index == 0 {
+                let verb = if words.contains(&"IFEQ") { "EXTEND" } else { words[0] };
+                asked.push(format!("{verb} {}", words[1]));
+            }
+            rig.answer(index, answer);
+            rig.collect();
+        }
+    }
+    asked
+}
+
+/// Time passes, and the nodes answer at once. Returns the events.
+fn run(rig: &mut Rig, stores: &mut Stores, duration: Duration) -> Vec<Event> {
+    let (end, mut events) = (rig.now + duration, Vec::new());
+    while rig.now < end {
+        rig.advance(10 * MS);
+        serve(rig, stores);
+        events.extend(std::iter::from_fn(|| rig.engine.poll_event(rig.now)));
+        serve(rig, stores);
+    }
+    events
+}
+
+fn keys_of(stores: &Stores) -> Vec<&str> {
+    let first = &stores[0];
+    assert!(stores.iter().all(|store| store.keys().eq(first.keys())), "{stores:?}");
+    first.keys().map(String::as_str).collect()
+}
+
+fn hold_elsewhere(stores: &mut Stores, key: &str) {
+    for store in stores {
+        store.insert(key.to_owned(), "of another client".to_owned());
+    }
+}
+
+fn let_go(stores: &mut Stores, key: &str) {
+    for store in stores {
+        store.remove(key);
+    }
+}
+
+fn every(delay: Duration) -> LockOptions {
+    LockOptions::new(TTL).retry(Retry::every(delay, Duration::ZERO))
+}
+
+/// The keys are won at once.
+fn won(rig: &mut Rig, stores: &mut Stores, keys: &[&str]) -> LeaseId {
+    rig.engine.try_lock_all(keys, &LockOptions::new(TTL), rig.now).unwrap();
+    serve(rig, stores);
+    rig.locked()
+}
+
+#[test]
+fn several_keys_are_asked_for_in_one_write_and_released_in_one() {
+    let (mut rig, mut stores) = (Rig::new(3), stores(3));
+    let op = rig.engine.try_lock_all(&["b", "c", "a"], &LockOptions::new(TTL), rig.now).unwrap();
+    assert_eq!(serve(&mut rig, &mut stores), ["SET a", "SET b", "SET c"]);
+    let Some(Event::Lock { op: of, result: Ok(lease) }) = rig.engine.poll_event(rig.now) else {
+        panic!("not won")
+    };
+    assert_eq!(of, op);
+    assert!(rig.engine.poll_event(rig.now).is_none(), "one event for all keys");
+    assert_eq!(rig.engine.votes(lease).count(), 3);
+    let tokens: std::collections::BTreeSet<&String> = stores[0].values().collect();
+    assert_eq!(tokens.len(), 3, "each key has a token of its own");
+    let op = rig.engine.unlock(lease, rig.now).unwrap();
+    assert_eq!(serve(&mut rig, &mut stores), ["DELIFEQ a", "DELIFEQ b", "DELIFEQ c"]);
+    let event = rig.engine.poll_event(rig.now);
+    assert!(
+        matches!(event, Some(Event::Unlock { op: of, result: Ok(Unlocked::Released) }) if of == op)
+    );
+    assert!(rig.engine.poll_event(rig.now).is_none());
+    assert!(keys_of(&stores).is_empty());
+    assert_eq!((rig.engine.in_flight(), rig.engine.slots_in_use()), (0, 0));
+}
+
+#[test]
+fn one_try_that_is_denied_one_key_leaves_none_behind() {
+    let (mut rig, mut stores) = (Rig::new(3), stores(3));
+    hold_elsewhere(&mut stores, "b");
+    rig.engine.try_lock_all(&["a", "b", "c"], &LockOptions::new(TTL), rig.now).unwrap();
+    serve(&mut rig, &mut stores);
+    let error = rig.refused();
+    assert!(matches!(error, LockError::Taken(_)), "{error}");
+    assert_eq!(vote_of(&error, 0), Vote::Denied);
+    serve(&mut rig, &mut stores);
+    assert_eq!(keys_of(&stores), ["b"]);
+    assert_eq!((rig.engine.in_flight(), rig.engine.slots_in_use()), (0, 0));
+}
+
+#[test]
+fn a_call_that_waits_keeps_the_keys_before_the_denied_one_and_gives_back_the_others() {
+    let (mut rig, mut stores) = (Rig::new(3), stores(3));
+    hold_elsewhere(&mut stores, "b");
+    rig.engine.lock_all(&["a", "b", "c", "d"], &every(50 * MS), rig.now).unwrap();
+    assert_eq!(serve(&mut rig, &mut stores), ["SET a", "SET b", "SET c", "SET d"]);
+    assert!(rig.engine.poll_event(rig.now).is_none());
+    assert_eq!(serve(&mut rig, &mut stores), ["DELIFEQ c", "DELIFEQ d", "SET b"]);
+    assert_eq!(keys_of(&stores), ["a", "b"]);
+    // The key that is kept lives on, longer than its TTL.
+    assert!(run(&mut rig, &mut stores, 2 * TTL).is_empty());
+    let_go(&mut stores, "b");
+    for _ in 0..100 {
+        rig.advance(MS);
+        if serve(&mut rig, &mut stores).contains(&"SET b".to_owned()) {
+            break;
+        }
+    }
+    assert!(rig.engine.poll_event(rig.now).is_none());
+    assert_eq!(serve(&mut rig, &mut stores), ["SET c", "SET d"], "all that is left, at once");
+    let lease = rig.locked();
+    let left = rig.engine.remaining_at(lease, rig.now);
+    assert!(left > TTL / 2 && left < TTL - 150 * MS, "the key that ends first: {left:?}");
+    assert_eq!(keys_of(&stores), ["a", "b", "c", "d"]);
+    // The engine extends no key that its caller did not ask it to.
+    rig.advance(2 * TTL);
+    assert!(serve(&mut rig, &mut stores).is_empty());
+}
+
+#[test]
+fn a_call_that_ends_while_it_waits_gives_back_the_keys_that_it_kept() {
+    for cancels in [false, true] {
+        let (mut rig, mut stores) = (Rig::new(3), stores(3));
+        hold_elsewhere(&mut stores, "b");
+        let options = every(50 * MS).timeout(300 * MS);
+        let op = rig.engine.lock_all(&["a", "b", "c"], &options, rig.now).unwrap();
+        let mut result = None;
+        for round in 0..40 {
+            serve(&mut rig, &mut stores);
+            result = rig.lock_result();
+            if result.is_some() {
+                break;
+            }
+            if cancels && round == 3 {
+                rig.engine.cancel(op, rig.now);
+            }
+            rig.advance(10 * MS);
+        }
+        match result.expect("an end").expect_err("it is held all the time") {
+            LockError::Taken(_) if !cancels => {}
+            LockError::Cancelled if cancels => {}
+            error => panic!("{error}"),
+        }
+        serve(&mut rig, &mut stores);
+        assert_eq!(keys_of(&stores), ["b"]);
+        assert_eq!((rig.engine.in_flight(), rig.engine.slots_in_use()), (0, 0));
+    }
+}
+
+#[test]
+fn a_key_that_is_lost_while_the_call_waits_is_asked_for_again() {
+    let (mut rig, mut stores) = (Rig::new(3), stores(3));
+    hold_elsewhere(&mut stores, "b");
+    rig.engine.lock_all(&["a", "b"], &every(50 * MS), rig.now).unwrap();
+    serve(&mut rig, &mut stores);
+    assert!(rig.engine.poll_event(rig.now).is_none());
+    serve(&mut rig, &mut stores);
+    hold_elsewhere(&mut stores, "a");
+    assert!(run(&mut rig, &mut stores, TTL).is_empty());
+    let_go(&mut stores, "b");
+    assert!(run(&mut rig, &mut stores, TTL).is_empty(), "one key is not enough");
+    let_go(&mut stores, "a");
+    let events = run(&mut rig, &mut stores, TTL / 10);
+    assert!(matches!(events.as_slice(), [Event::Lock { result: Ok(_), .. }]), "{events:?}");
+    assert_eq!(keys_of(&stores), ["a", "b"]);
+}
+
+#[test]
+fn a_set_with_too_little_validity_is_not_handed_over_but_taken_again() {
+    let (mut rig, mut stores) = (Rig::new(3), stores(3));
+    rig.engine.lock_all(&["a", "b"], &every(50 * MS), rig.now).unwrap();
+    serve(&mut rig, &mut stores);
+    // Both members are decided, but the caller looks too late.
+    rig.now = rig.now + TTL;
+    assert!(rig.engine.poll_event(rig.now).is_none());
+    for _ in 0..5 {
+        serve(&mut rig, &mut stores);
+        if let Some(result) = rig.lock_result() {
+            let lease = result.expect("both are free");
+            assert!(rig.engine.remaining_at(lease, rig.now) > TTL / 2);
+            return;
+        }
+        rig.advance(100 * MS);
+    }
+    panic!("it never ends");
+}
+
+#[test]
+fn a_set_is_extended_when_each_key_is() {
+    let (mut rig, mut stores) = (Rig::new(3), stores(3));
+    let lease = won(&mut rig, &mut stores, &["a", "b"]);
+    rig.advance(TTL / 2);
+    let before = rig.engine.deadline(lease).unwrap();
+    let op = rig.engine.extend(lease, TTL, rig.now).unwrap();
+    assert!(matches!(rig.engine.extend(lease, TTL, rig.now), Err(ExtendError::Busy)));
+    assert_eq!(serve(&mut rig, &mut stores), ["EXTEND a", "EXTEND b"]);
+    let event = rig.engine.poll_event(rig.now);
+    assert!(
+        matches!(&event, Some(Event::Extend { op: of, lease: its, result: Ok(()) })
+            if *of == op && *its == lease),
+        "{event:?}"
+    );
+    assert!(rig.engine.deadline(lease).unwrap() > before);
+    // Another client deletes one of the keys.
+    let_go(&mut stores, "b");
+    rig.engine.extend(lease, TTL, rig.now).unwrap();
+    serve(&mut rig, &mut stores);
+    let event = rig.engine.poll_event(rig.now);
+    assert!(matches!(event, Some(Event::Extend { result: Err(ExtendError::Lost(_)), .. })));
+    assert!(rig.engine.is_lost(lease));
+    assert!(rig.engine.remaining_at(lease, rig.now).is_zero());
+    let op = rig.engine.unlock(lease, rig.now).unwrap();
+    serve(&mut rig, &mut stores);
+    let event = rig.engine.poll_event(rig.now);
+    assert!(
+        matches!(event, Some(Event::Unlock { op: of, result: Err(UnlockError::NotHeld) }) if of == op)
+    );
+    assert!(keys_of(&stores).is_empty());
+    assert_eq!((rig.engine.in_flight(), rig.engine.slots_in_use()), (0, 0));
+}
+
+#[test]
+fn the_loss_of_one_key_is_the_loss_of_the_set_and_is_told_once() {
+    let (mut rig, mut stores) = (Rig::new(3), stores(3));
+    let options = LockOptions::new(TTL).keep_alive();
+    let op = rig.engine.try_lock_all(&["a", "b"], &options, rig.now).unwrap();
+    serve(&mut rig, &mut stores);
+    let lease = rig.locked();
+    assert!(run(&mut rig, &mut stores, 3 * TTL).is_empty());
+    assert!(rig.engine.remaining_at(lease, rig.now) > TTL / 2, "the engine extends both");
+    let_go(&mut stores, "a");
+    let_go(&mut stores, "b");
+    let events = run(&mut rig, &mut stores, 2 * TTL);
+    let [Event::Lost { op: of, lease: its, .. }] = events.as_slice() else { panic!("{events:?}") };
+    assert_eq!((*of, *its), (op, lease));
+    rig.engine.release(lease, rig.now);
+    serve(&mut rig, &mut stores);
+    assert_eq!((rig.engine.in_flight(), rig.engine.slots_in_use()), (0, 0));
+}
+
+#[test]
+fn a_set_is_given_away_whole_or_not_at_all() {
+    let (mut rig, mut stores) = (Rig::new(3), stores(3));
+    let lease = won(&mut rig, &mut stores, &["a", "b"]);
+    rig.engine.extend(lease, TTL, rig.now).unwrap();
+    assert!(matches!(rig.engine.detach(lease), Err(DetachError::Unsettled { .. })));
+    assert!(!rig.engine.remaining_at(lease, rig.now).is_zero());
+    serve(&mut rig, &mut stores);
+    rig.engine.poll_event(rig.now).expect("extended");
+    rig.engine.detach(lease).unwrap();
+    assert!(matches!(rig.engine.detach(lease), Err(DetachError::NotOurs)));
+    rig.engine.release(lease, rig.now);
+    assert!(serve(&mut rig, &mut stores).is_empty());
+    assert_eq!(keys_of(&stores), ["a", "b"]);
+}
+
+#[test]
+fn what_is_no_set_of_keys_is_refused_before_anything_is_written() {
+    let mut rig = Rig::with(3, |config| config.in_flight_max(4));
+    let many: Vec<String> = (0..65).map(|nth| nth.to_string()).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    let table: [(&[&str], &str); 6] = [
+        (&[], "1 to 64 keys"),
+        (&many, "1 to 64 keys"),
+        (&["a", "b", "a"], "a key is there twice"),
+        (&["a", ""], "the key has 0 bytes"),
+        (&["a", "b:fence"], "belongs to another lock"),
+        (&["a", "b", "c", "d"], "in_flight_max"),
+    ];
+    for (keys, part) in table {
+        let error = rig.engine.lock_all(keys, &LockOptions::new(TTL), rig.now).unwrap_err();
+        assert!(error.to_string().contains(part), "{keys:?}: {error}");
+    }
+    let options = LockOptions::new(TTL).linger(MS);
+    let error = rig.engine.lock_all(&["a", "b"], &options, rig.now).unwrap_err();
+    assert!(matches!(error, LockError::NoLinger { .. }), "{error}");
+    let error = rig.engine.lock_all(&["a", "b"], &LockOptions::new(MS), rig.now).unwrap_err();
+    assert!(matches!(error, LockError::InvalidTtl { .. }), "{error}");
+    assert!(rig.waiting(0).is_empty());
+    assert_eq!((rig.engine.in_flight(), rig.engine.slots_in_use()), (0, 0));
+}
+
+#[test]
+fn a_set_of_one_key_is_a_plain_lock() {
+    let (mut rig, mut stores) = (Rig::new(3), stores(3));
+    let one = won(&mut rig, &mut stores, &["a"]);
+    assert_eq!(rig.engine.lease_name(one).unwrap().0, b"a", "a set of one is a plain lock");
+    assert!(rig.engine.sets.is_empty());
+}
