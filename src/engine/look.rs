@@ -19,6 +19,7 @@ use crate::error::{ConnectError, LockError};
 #[cfg(feature = "metrics")]
 use crate::histogram::Histogram;
 use crate::quorum::NodeMask;
+use crate::rules;
 use crate::time::Instant;
 use crate::token::{LockToken, TokenBytes};
 
@@ -64,7 +65,10 @@ impl Engine {
     pub fn deadline(&self, lease: LeaseId) -> Option<Instant> {
         match self.sets.leases(lease) {
             [] => self.locks.deadline(lease),
-            leases => leases.iter().map(|lease| self.locks.deadline(*lease)).min().flatten(),
+            leases => {
+                let ends = leases.iter().filter_map(|lease| self.locks.deadline(*lease));
+                ends.reduce(rules::first_to_end)
+            }
         }
     }
 
@@ -92,7 +96,8 @@ impl Engine {
     #[must_use]
     pub fn is_lost(&self, lease: LeaseId) -> bool {
         let more = self.sets.leases(lease);
-        self.locks.is_lost(lease) || more.iter().any(|lease| self.locks.is_lost(*lease))
+        self.locks.is_lost(lease)
+            || more.iter().any(|lease| rules::is_lost_with(self.locks.is_lost(*lease)))
     }
 
     /// Whether an extension of the lease is under way.

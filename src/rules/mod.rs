@@ -47,6 +47,7 @@ mod client;
 mod kind;
 mod leases;
 mod nodes;
+mod sets;
 mod transfers;
 mod votes;
 mod waiting;
@@ -57,7 +58,7 @@ use std::fmt;
 pub(crate) use client::*;
 #[cfg(feature = "sim")]
 pub use kind::Kind;
-pub(crate) use {leases::*, nodes::*, transfers::*, votes::*, waiting::*};
+pub(crate) use {leases::*, nodes::*, sets::*, transfers::*, votes::*, waiting::*};
 
 /// A rule that can be broken on purpose.
 #[cfg(feature = "sim")]
@@ -71,7 +72,7 @@ pub struct Mutant {
 impl Mutant {
     /// All of them.
     pub fn all() -> impl Iterator<Item = Self> {
-        let topics = [VOTES, NODES, LEASES, TRANSFERS, WAITING, CLIENT];
+        let topics = [VOTES, NODES, LEASES, SETS, TRANSFERS, WAITING, CLIENT];
         topics.into_iter().flatten().copied()
     }
 

@@ -77,7 +77,8 @@ impl World {
         let (place, plan) = (&self.clients[client].tasks[task], &self.plan);
         // Of several keys, each has its own extensions.
         let is_single = place.more.is_empty();
-        let is_often = is_single && plan.rare.max_extensions.is_some_and(|most| place.extensions > most);
+        let is_often =
+            is_single && plan.rare.max_extensions.is_some_and(|most| place.extensions > most);
         let longest = plan.rare.max_hold.map(|hold| place.first + hold);
         let is_long = longest.is_some_and(|longest| deadline > Some(longest));
         self.oracle.check(Kind::LimitIgnored, is_first || !(is_often || is_long), || {

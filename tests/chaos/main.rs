@@ -34,6 +34,16 @@ const STOP: Duration = ms(150);
 /// The fewest turns with which a run shows anything.
 const TURNS_MIN: u64 = 300;
 
+/// What the processes do under their locks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Work {
+    Count,
+    Transfer,
+}
+
+/// What is in each account at first.
+const BALANCE: u64 = 1_000;
+
 #[test]
 fn no_count_is_lost_while_servers_die_freeze_and_forget() {
     let faults = [
@@ -45,18 +55,36 @@ fn no_count_is_lost_while_servers_die_freeze_and_forget() {
         Fault::DropConnections,
         Fault::FlushScripts,
     ];
-    run(Quorum::Majority, &faults, 18);
+    run(Work::Count, Quorum::Majority, &faults, 18);
+}
+
+/// Eight processes move money between accounts, each time under the locks of both.
+#[test]
+fn the_sum_of_all_accounts_stays_the_same_while_servers_die_and_freeze() {
+    let faults = [
+        Fault::KillAndRestartEmpty,
+        Fault::Freeze,
+        Fault::StopWorkers,
+        Fault::Demote,
+        Fault::DropConnections,
+    ];
+    run(Work::Transfer, Quorum::Majority, &faults, 10);
 }
 
 #[test]
 fn no_count_is_lost_when_a_server_forgets_under_a_larger_quorum() {
-    run(Quorum::AtLeast(4), &[Fault::FlushAll, Fault::StopWorkers, Fault::DropConnections], 12);
+    run(
+        Work::Count,
+        Quorum::AtLeast(4),
+        &[Fault::FlushAll, Fault::StopWorkers, Fault::DropConnections],
+        12,
+    );
 }
 
 #[test]
 fn no_count_is_lost_when_a_server_forgets_locks_that_all_have_granted() {
     let faults = [Fault::FlushFullyHeld, Fault::Freeze, Fault::StopWorkers, Fault::DropConnections];
-    run(Quorum::Majority, &faults, 16);
+    run(Work::Count, Quorum::Majority, &faults, 16);
 }
 
 /// A lock that a stopped process holds, or that is on its way to it, is blocked until its lease is
@@ -65,7 +93,7 @@ fn no_count_is_lost_when_a_server_forgets_locks_that_all_have_granted() {
 fn a_stopped_waiter_costs_the_others_no_more_than_a_ttl() {
     let Some(cluster) = Cluster::mixed(5) else { return };
     let dir = tempfile::tempdir().expect("a directory");
-    let mut workers = Workers::start(&cluster, Quorum::Majority, dir.path());
+    let mut workers = Workers::start(&cluster, Work::Count, Quorum::Majority, dir.path());
     assert!(eventually(Duration::from_secs(20), || workers.turns() > 50), "no turns are made");
     let mut random = StdRng::seed_from_u64(now().as_nanos());
     let mut longest = Vec::new();
@@ -81,7 +109,7 @@ fn a_stopped_waiter_costs_the_others_no_more_than_a_ttl() {
     println!("without a turn under the same lock: {longest:.2?}");
     assert!(longest.iter().all(|gap| *gap < TTL * 2), "a lock was not given on: {longest:.2?}");
     assert!(longest.iter().any(|gap| *gap > TTL / 2), "no stop met a lock: {longest:.2?}");
-    check_counts(&cluster, &mut workers, dir.path());
+    check_counts(Work::Count, &cluster, &mut workers, dir.path());
 }
 
 /// Stops a process that has yet to look at its deadline before it writes. A stop longer than
@@ -136,7 +164,7 @@ enum Fault {
     FlushScripts,
 }
 
-fn run(quorum: Quorum, faults: &[Fault], rounds: usize) {
+fn run(work: Work, quorum: Quorum, faults: &[Fault], rounds: usize) {
     let kinds = [Kind::Valkey91, Kind::Redis86, Kind::Redis70, Kind::Valkey81, Kind::Redis80];
     let Some(mut cluster) = Cluster::start(&kinds, &[]) else { return };
     // In memory where the machine has such a place: a disk that stands still is no part of the
@@ -144,7 +172,9 @@ fn run(quorum: Quorum, faults: &[Fault], rounds: usize) {
     let memory = Path::new("/dev/shm");
     let dir = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
     let dir = dir.expect("a directory");
-    let mut workers = Workers::start(&cluster, quorum, dir.path());
+    let opening = if work == Work::Transfer { BALANCE } else { 0 };
+    (0..KEYS).for_each(|key| write_counter(&counter(dir.path(), key), opening));
+    let mut workers = Workers::start(&cluster, work, quorum, dir.path());
     // The servers are too young to vote at first.
     assert!(eventually(Duration::from_secs(20), || workers.turns() > 50), "no turns are made");
 
@@ -171,15 +201,18 @@ fn run(quorum: Quorum, faults: &[Fault], rounds: usize) {
             thread::sleep(MAX_TTL + ms(200));
         }
     }
-    check_counts(&cluster, &mut workers, dir.path());
+    check_counts(work, &cluster, &mut workers, dir.path());
 }
 
 /// Ends the workers, and checks that no count was lost and no key is left.
-fn check_counts(cluster: &Cluster, workers: &mut Workers, dir: &Path) {
+fn check_counts(work: Work, cluster: &Cluster, workers: &mut Workers, dir: &Path) {
     let turns = workers.finish();
     let counted: u64 = (0..KEYS).map(|key| read_counter(&counter(dir, key))).sum();
     println!("{turns} turns, {counted} counted");
-    assert_eq!(counted, turns, "counts were lost");
+    match work {
+        Work::Count => assert_eq!(counted, turns, "counts were lost"),
+        Work::Transfer => assert_eq!(counted, KEYS as u64 * BALANCE, "the sum has changed"),
+    }
     assert!(turns >= TURNS_MIN, "only {turns} turns: nothing is shown");
     // No worker holds a lock or owes a release, so no key is left, long before its TTL is over.
     let left: usize = (0..KEYS).map(|key| cluster.holders(&lock_key(key))).sum();
@@ -299,11 +332,12 @@ struct Workers {
 }
 
 impl Workers {
-    fn start(cluster: &Cluster, quorum: Quorum, dir: &Path) -> Self {
+    fn start(cluster: &Cluster, work: Work, quorum: Quorum, dir: &Path) -> Self {
         let votes = if quorum == Quorum::Majority { 3 } else { 4 };
         let start = |index: usize| {
             own_test("worker::one_of_the_processes_that_count")
                 .env("REDBOLT_CHAOS_DIR", dir)
+                .env("REDBOLT_CHAOS_WORK", if work == Work::Count { "count" } else { "transfer" })
                 .env("REDBOLT_CHAOS_NODES", cluster.urls().join(","))
                 .env("REDBOLT_CHAOS_QUORUM", votes.to_string())
                 .env("REDBOLT_CHAOS_INDEX", index.to_string())

@@ -2,7 +2,7 @@
 //! other waits.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread;
 
 use rand::rngs::StdRng;
@@ -32,12 +32,18 @@ fn one_of_the_processes_that_count() {
     let options = LockOptions::new(TTL);
     let options = if index.is_multiple_of(2) { options } else { options.linger(LINGER) };
     let mut random = StdRng::seed_from_u64(index as u64);
+    let transfers = variable("WORK") == "transfer";
     let mut turns = 0;
     while !dir.join("stop").exists() {
         let pause = read_counter(&dir.join("pause"));
         if pause > 0 {
             write_counter(&dir.join(format!("paused-{index}")), pause);
             thread::sleep(ms(2));
+            continue;
+        }
+        if transfers {
+            turns += u64::from(transfer(&client, &dir, index, &mut random));
+            write_counter(&turns_file(&dir, index), turns);
             continue;
         }
         let key = random.random_range(0..KEYS);
@@ -62,4 +68,30 @@ fn one_of_the_processes_that_count() {
         }
     }
     write_counter(&dir.join(format!("owed-{index}")), client.shutdown(SETTLED).wait() as u64);
+}
+
+/// Moves money from one account to another under the locks of both. Returns whether it was moved.
+fn transfer(client: &Client, dir: &Path, index: usize, random: &mut StdRng) -> bool {
+    let from = random.random_range(0..KEYS);
+    let to = (from + random.random_range(1..KEYS)) % KEYS;
+    let keys = [lock_key(from), lock_key(to)];
+    let Ok(held) = client.lock_all(keys, TTL).wait() else { return false };
+    let [from, to] = [counter(dir, from), counter(dir, to)];
+    let [poorer, richer] = [read_counter(&from), read_counter(&to)];
+    thread::sleep(ms(random.random_range(0..3)));
+    let amount = random.random_range(0..=poorer.min(10));
+    let mark = writing(dir, index);
+    fs::write(&mark, "").expect("a writable directory");
+    let is_moved = held.remaining() > RESERVE;
+    if is_moved {
+        write_counter(&from, poorer - amount);
+        write_counter(&to, richer + amount);
+    }
+    fs::remove_file(&mark).expect("a writable directory");
+    if random.random_ratio(1, 4) {
+        drop(held);
+    } else {
+        let _ = held.unlock().wait();
+    }
+    is_moved
 }

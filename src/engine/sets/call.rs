@@ -178,7 +178,7 @@ impl Engine {
         let Some(first) = call.members.iter().position(is_missing) else {
             return self.locks.finish(index, Verdict::Won);
         };
-        self.give_back(call, first, now);
+        self.give_back(call, rules::keys_kept(first), now);
         let is_denied = call.first_error().is_none_or(|error| may_pass(&error));
         let may_wait = call.is_patient && waited_for.is_none() && is_denied;
         if may_wait && self.wait_for(index, call, first, now) {
@@ -204,7 +204,7 @@ impl Engine {
     /// Releases what the call holds from this place on.
     fn give_back(&mut self, call: &mut Call, from: usize, now: Instant) {
         for member in call.members.iter_mut().skip(from) {
-            if let Some(lease) = member.lease() {
+            if let Some(lease) = member.lease().filter(|_| rules::is_given_back(true)) {
                 member.state = State::Free;
                 self.sets.owners.remove(&lease);
                 self.release(lease, now);

@@ -28,6 +28,7 @@ use super::releasing::{
     a_live_lease_owes_nothing_for_an_unanswered_set_until_it_is_released,
     an_unknown_command_steps_down_and_the_release_is_sent_again,
 };
+use super::sets::the_loss_of_one_key_is_the_loss_of_the_set_and_is_told_once;
 use super::siblings::a_word_of_an_earlier_call_strikes_no_later_one_off;
 use super::transfers::{
     a_client_that_reads_no_more_leaves_the_channel_and_deletes_what_came,
@@ -116,6 +117,8 @@ const TESTS: &[(Mutant, fn())] = &[
         Mutant::StaleExtensionResent,
         a_node_that_lacks_the_script_is_extended_though_the_others_have_decided,
     ),
+    // The keys of a set are mostly lost together.
+    (Mutant::LossOfOneKeyIgnored, the_loss_of_one_key_is_the_loss_of_the_set_and_is_told_once),
     // Debts are not paid out of a lease: it needs a delete that is on its way.
     (Mutant::DeletedTransferCounts, where_a_connection_ended_the_token_is_deleted_and_has_no_vote),
     // It needs a client that stands still between its question and the offer, while two nodes run
