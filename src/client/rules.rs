@@ -161,6 +161,7 @@ impl Rules {
             names: Arc::clone(&self.names),
             quorum: self.quorum,
             quarantine_ms: 0,
+            key: None,
         }
     }
 }

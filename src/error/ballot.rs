@@ -34,6 +34,8 @@ pub struct Ballot {
     pub(crate) quorum: u32,
     /// How long quarantines still keep a quorum from voting, in milliseconds; 0 if they do not.
     pub(crate) quarantine_ms: u32,
+    /// The key of a call for several.
+    pub(crate) key: Option<Arc<[u8]>>,
 }
 
 impl Ballot {
@@ -52,6 +54,12 @@ impl Ballot {
             };
             (&**name, vote)
         })
+    }
+
+    /// The key that was voted on, if the call was for several keys.
+    #[must_use]
+    pub fn key(&self) -> Option<&[u8]> {
+        self.key.as_deref()
     }
 
     /// How many nodes granted.
@@ -81,6 +89,9 @@ impl Ballot {
 
 impl fmt::Display for Ballot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(key) = self.key() {
+            write!(f, "{}: ", key.escape_ascii())?;
+        }
         write!(f, "{} of {} granted, {} needed", self.granted(), self.names.len(), self.quorum)?;
         let mut mark = "; ";
         for (name, vote) in self.votes() {

@@ -15,7 +15,7 @@ use super::common::{
 const TTL: Duration = Duration::from_millis(900);
 
 /// Short times, so that servers that have just started are soon old enough for the restart guard.
-fn config(cluster: &Cluster) -> Config {
+pub(super) fn config(cluster: &Cluster) -> Config {
     Config::new(cluster.urls())
         .expect("addresses of servers")
         .max_ttl(TTL)
@@ -25,14 +25,14 @@ fn config(cluster: &Cluster) -> Config {
 }
 
 /// A client for which every node votes.
-fn client_of(config: Config) -> Client {
+pub(super) fn client_of(config: Config) -> Client {
     let nodes = config.nodes().len();
     let client = Client::open(config).expect("a poll");
     all_vote(&client, nodes);
     client
 }
 
-fn fenced() -> LockOptions {
+pub(super) fn fenced() -> LockOptions {
     LockOptions::new(TTL).fenced()
 }
 

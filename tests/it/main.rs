@@ -51,6 +51,7 @@ mod query;
 mod queues;
 mod retry;
 mod secrets;
+mod sets;
 
 mod tidy;
 #[cfg(feature = "tls")]

@@ -303,6 +303,7 @@ impl Locks {
             names: Arc::clone(self.nodes.names()),
             quorum: self.settings.quorum,
             quarantine_ms: self.quarantine_ms(now),
+            key: None,
         }
     }
 

@@ -149,7 +149,7 @@ impl Engine {
                     self.sets.owners.insert(lease, Owner::Call(index));
                     State::Held(lease)
                 }
-                Err(error) => State::Denied(error),
+                Err(error) => State::Denied(error.of_key(&member.key)),
             };
         }
         if call.open == 0 {
