@@ -1,0 +1,128 @@
+//! Several keys under one guard: their latency beside that of one key, and the turns of clients whose
+//! sets overlap.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use redbolt::{Client, IdleStrategy, Retry, now};
+
+use crate::nodes::{Keys, Setup, config};
+use crate::slices::{CYCLES, alternate, medians, nanos, percentile};
+use crate::{Anything, Options, TTL};
+
+const KEYS: usize = 5;
+const CLIENTS: usize = 8;
+const TIME: Duration = Duration::from_secs(4);
+const HOLD: Duration = Duration::from_micros(100);
+
+pub(crate) fn run(options: &Options) -> Anything {
+    println!("| nodes | keys | p50 of all at once | of one key's | p50 of one after the other |");
+    println!("|---|---|---|---|---|");
+    let Some(setup) = Setup::new(5)? else { return Ok(()) };
+    for count in [1, 2, 10, 64] {
+        latency(&setup.addresses, count, options.slices)?;
+    }
+    println!("\nFive nodes, five keys, each held for {HOLD:?}, a client per caller:\n");
+    println!("| callers | keys of each | turns per second | least served | wait p50 | wait p99 |");
+    println!("|---|---|---|---|---|---|");
+    turns(&setup.addresses, true, false)?;
+    turns(&setup.addresses, true, true)
+}
+
+/// So many keys by one call, beside one key, and beside as many calls one after the other.
+fn latency(addresses: &[String], count: usize, slices: usize) -> Anything {
+    let client = Client::connect(config(addresses, IdleStrategy::Park)?)?;
+    let mut context = (client, Keys::new());
+    let cycles = (CYCLES / count).max(20);
+    let at_once = |(client, keys): &mut (Client, Keys), count: usize| {
+        let mut times = Vec::new();
+        for _ in 0..cycles {
+            let set: Vec<_> = (0..count).map(|_| keys.next()).collect();
+            let begin = now();
+            let guard = client.try_lock_all(&set, TTL).wait()?;
+            times.push(nanos(begin.until(now())));
+            guard.unlock().wait()?;
+        }
+        Ok(times)
+    };
+    let by_turns = |(client, keys): &mut (Client, Keys)| {
+        let mut times = Vec::new();
+        for _ in 0..cycles {
+            let begin = now();
+            let guards: Result<Vec<_>, _> =
+                (0..count).map(|_| client.try_lock(keys.next(), TTL).wait()).collect();
+            times.push(nanos(begin.until(now())));
+            drop(guards?);
+        }
+        Ok(times)
+    };
+    let one = alternate(slices, &mut context, |it| at_once(it, 1), |it| at_once(it, count))?;
+    let [_, p50, ratio] = medians(&one, |times| percentile(times, 0.5));
+    let each = alternate(slices, &mut context, |it| at_once(it, count), by_turns)?;
+    let [_, loop_p50, _] = medians(&each, |times| percentile(times, 0.5));
+    println!("| {} | {count} | {p50:.1} us | {ratio:.2} | {loop_p50:.1} us |", addresses.len());
+    Ok(())
+}
+
+/// Eight clients with two or three of the keys each, and eight with one key each beside them.
+fn turns(addresses: &[String], has_sets: bool, has_singles: bool) -> Anything {
+    let is_over = AtomicBool::new(false);
+    let kinds = [has_sets.then_some(true), has_singles.then_some(false)];
+    let waits = thread::scope(|scope| {
+        let mut callers = Vec::new();
+        for (nth, is_set) in
+            kinds.into_iter().flatten().flat_map(|kind| (0..CLIENTS).map(move |nth| (nth, kind)))
+        {
+            let retry = Retry::every(Duration::from_millis(200), Duration::from_millis(200));
+            let client = Client::connect(config(addresses, IdleStrategy::Park)?.retry(retry))?;
+            let is_over = &is_over;
+            let caller = scope.spawn(move || {
+                let mut times = Vec::new();
+                // The keys of a turn, by a small generator of its own.
+                let mut seed = nth as u64 * 2 + u64::from(is_set) + 1;
+                while !is_over.load(Ordering::Relaxed) {
+                    seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767);
+                    let random = (seed >> 33) as usize;
+                    let count = if is_set { 2 + random % 2 } else { 1 };
+                    let set: Vec<String> = (0..count)
+                        .map(|nth| format!("set:{}", (random / 2 + nth) % KEYS))
+                        .collect();
+                    let begin = now();
+                    let Ok(guard) = client.lock_all(&set, TTL).wait() else { continue };
+                    times.push(nanos(begin.until(now())));
+                    thread::sleep(HOLD);
+                    drop(guard);
+                }
+                times
+            });
+            callers.push((is_set, caller));
+        }
+        thread::sleep(TIME);
+        is_over.store(true, Ordering::Relaxed);
+        let ended = callers.into_iter();
+        Ok::<_, Box<dyn std::error::Error>>(
+            ended
+                .map(|(is_set, caller)| (is_set, caller.join().unwrap_or_default()))
+                .collect::<Vec<_>>(),
+        )
+    })?;
+    for is_set in kinds.into_iter().flatten() {
+        let of_kind: Vec<_> = waits.iter().filter(|(kind, _)| *kind == is_set).collect();
+        let counts = of_kind.iter().map(|(_, times)| times.len());
+        let (least, all) = (counts.clone().min().unwrap_or(0), counts.sum::<usize>());
+        let mut times: Vec<u64> =
+            of_kind.iter().flat_map(|(_, times)| times.iter().copied()).collect();
+        times.sort_unstable();
+        println!(
+            "| {} | {} | {:.0} | {:.2} | {:.1} us | {:.1} us |",
+            waits.len(),
+            if is_set { "2 or 3" } else { "1" },
+            all as f64 / TIME.as_secs_f64(),
+            least as f64 * of_kind.len() as f64 / all.max(1) as f64,
+            percentile(&times, 0.5),
+            percentile(&times, 0.99)
+        );
+    }
+    Ok(())
+}
