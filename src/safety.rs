@@ -14,6 +14,9 @@
 //! waiter's TTL, and tells the waiter itself. A quorum of such nodes is as good as a quorum of
 //! grants; neither the holder's clock nor its word enters the argument.
 //!
+//! Several keys under one lease need no argument of their own. Each is held as above, with its own
+//! token, quorum, `t0` and fence, and the lease ends with the first of them to end.
+//!
 //! # The rule of ownership
 //!
 //! A client deletes a token only while it knows what the token is. It may be the token of its own
@@ -80,6 +83,7 @@
 //! that no call takes is deleted | `src/engine/tests/transfers.rs`, and the simulation, where locks
 //! are handed over in most seeds |
 //! | the same on real servers that are killed, frozen, emptied, filled and demoted | eight processes that count under locks (`tests/run chaos`) |
+//! | several keys are held together or not at all, and no calls wait for each other in a circle | `src/engine/tests/sets.rs`, `tests/it/sets.rs`, the simulation; eight processes that move money between accounts (`tests/run chaos`) |
 //! | an answer counts for the request it answers, on its connection, and for nothing else | `src/engine/tests`, `tests/it/faulty_nodes.rs` |
 //! | a lease's remaining time is checked again just before the caller gets it | `src/engine/tests/acquiring.rs` |
 //! | the client learns of the loss of a lease that is kept alive at the latest at its deadline, and a lost lease stays lost | `src/engine/tests/keeping.rs`, `tests/it/hold.rs` |

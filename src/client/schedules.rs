@@ -80,11 +80,8 @@ impl Network {
         self.leases += 1;
         let id = LeaseId::nth(self.leases as usize);
         self.held.insert(key.to_vec(), id);
-        let token = TokenBytes::Drawn([0; 20]);
-        Ok(self
-            .pool
-            .make(id, (key, &token, None), Box::default(), now() + LONG, NodeMask::first(1))
-            .0)
+        let (token, ends, votes) = (TokenBytes::Drawn([0; 20]), now() + LONG, NodeMask::first(1));
+        Ok(self.pool.make(id, (key, &token, None), Box::default(), ends, votes).0)
     }
 
     /// Releases the leases that their holders dropped.

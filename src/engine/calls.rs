@@ -5,9 +5,10 @@ use super::event::Event;
 use super::happenings::Happening;
 use super::locks::handover::Heir;
 use super::locks::op::{OpId, OpKind, Verdict};
+use super::locks::slot::LeaseId;
 use super::locks::steps::TokenInput;
 use super::wait::Scripts;
-use crate::error::{LockError, NO_CLIENT, Unlocked};
+use crate::error::{DetachError, LockError, NO_CLIENT, UnlockError, Unlocked};
 use crate::node::Now;
 use crate::options::LockOptions;
 use crate::quorum::NodeId;
@@ -129,7 +130,6 @@ impl Engine {
             (OpKind::Extend | OpKind::Adopt, Verdict::Open) => {
                 self.locks.finish(index, Verdict::Cancelled);
             }
-            (OpKind::Set, _) => self.cancel_set(index, now.real),
             _ => {}
         }
     }
@@ -137,6 +137,38 @@ impl Engine {
     fn invalid_ttl(&self, ttl: Duration) -> LockError {
         let (least, most) = self.locks.ttl_range();
         LockError::InvalidTtl { ttl, least, most }
+    }
+
+    /// Releases a lease of one key, and reports the result.
+    #[inline]
+    pub(super) fn unlock_key(&mut self, lease: LeaseId, now: Instant) -> Result<OpId, UnlockError> {
+        self.locks.observe(Happening::Unlock { lease, now });
+        self.locks.slots.held(lease).ok_or(UnlockError::NotOurs)?;
+        let heir = self.heir_of(lease.slot, self.locks.both_clocks(now));
+        let now = self.locks.now(now);
+        let op = self.locks.open_release(lease.slot, now);
+        self.release_lease(lease.slot, heir, now);
+        op.inspect(|&op| self.locks.conclude_release(op))
+    }
+
+    /// Releases a lease of one key without a report.
+    pub(super) fn release_key(&mut self, lease: LeaseId, now: Instant) {
+        self.locks.observe(Happening::Unlock { lease, now });
+        if self.locks.slots.held(lease).is_none() {
+            return;
+        }
+        let heir = self.heir_of(lease.slot, self.locks.both_clocks(now));
+        let now = self.locks.now(now);
+        self.locks.cancel_extension(lease.slot);
+        self.locks.observe(Happening::Unreported);
+        self.release_lease(lease.slot, heir, now);
+    }
+
+    /// Gives a lease of one key away.
+    pub(super) fn detach_key(&mut self, lease: LeaseId) -> Result<(), DetachError> {
+        self.locks.detach(lease)?;
+        self.waiting.forget_queue(lease.slot);
+        Ok(())
     }
 
     /// Releases a lease, and gives the turn to the first of its waiters. If that waiter is the

@@ -27,7 +27,7 @@ use crate::rules;
 use crate::slab::{OpIndex, SlotIndex, WakeIndex};
 
 /// The shortest wait between two attempts.
-const RETRY_WAIT_MIN: Duration = Duration::from_millis(1);
+pub(super) const RETRY_WAIT_MIN: Duration = Duration::from_millis(1);
 
 impl Engine {
     /// Handles an attempt that failed by the last change of the locks.

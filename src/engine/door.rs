@@ -9,7 +9,6 @@ use rand::{Rng, SeedableRng};
 
 use super::core::Engine;
 use super::event::{Connection, Event};
-use super::happenings::Happening;
 use super::happenings::notice::Notice;
 use super::locks::core::{Done, Locks};
 use super::locks::op::{OpId, OpKind};
@@ -31,9 +30,6 @@ use crate::retry::Retry;
 use crate::rules;
 use crate::slab::OpIndex;
 use crate::time::{Instant, WallClock};
-
-/// Shorter than any round trip.
-const ROUND_TRIP_MIN_NANOS: u64 = 50_000;
 
 impl Engine {
     /// An engine over the nodes of `config`. `seed` must come from the operating system's generator
@@ -129,16 +125,16 @@ impl Engine {
         self.acquire(key, &LockOptions { retry, ..options.clone() }, now)
     }
 
-    /// The configuration's retry.
-    pub(crate) const fn default_retry(&self) -> Retry {
-        self.locks.settings.retry
-    }
-
     /// Cancels an operation. An acquisition ends as cancelled, and the engine releases its keys. An
     /// extension ends as cancelled too, but the commands that are written go on. A release and a
     /// query go on, and the engine reports them.
     pub fn cancel(&mut self, op: OpId, now: Instant) {
-        self.cancel_call(op, now);
+        match self.locks.ops.find(op) {
+            Some(index) if self.locks.ops.at(index).kind == OpKind::Set => {
+                self.cancel_set(index, now);
+            }
+            _ => self.cancel_call(op, now),
+        }
         self.check_if_small();
     }
 
@@ -198,16 +194,11 @@ impl Engine {
     /// [`UnlockError::NotOurs`] if the lease is no longer held. [`UnlockError::Full`] if the engine
     /// cannot report the result; it still releases the lease.
     pub fn unlock(&mut self, lease: LeaseId, now: Instant) -> Result<OpId, UnlockError> {
-        if !self.sets.leases(lease).is_empty() {
-            return self.unlock_set(lease, now);
-        }
-        self.locks.observe(Happening::Unlock { lease, now });
-        self.locks.slots.held(lease).ok_or(UnlockError::NotOurs)?;
-        let heir = self.heir_of(lease.slot, self.locks.both_clocks(now));
-        let now = self.locks.now(now);
-        let op = self.locks.open_release(lease.slot, now);
-        self.release_lease(lease.slot, heir, now);
-        let op = op.inspect(|&op| self.locks.conclude_release(op));
+        let op = if self.sets.leases(lease).is_empty() {
+            self.unlock_key(lease, now)
+        } else {
+            self.unlock_set(lease, now)
+        };
         self.check_if_small();
         op
     }
@@ -234,18 +225,11 @@ impl Engine {
     /// Releases a lease without a report: no caller waits for the answers. Harmless if the lease is
     /// no longer held.
     pub fn release(&mut self, lease: LeaseId, now: Instant) {
-        if !self.sets.leases(lease).is_empty() {
-            return self.release_set(lease, now);
+        if self.sets.leases(lease).is_empty() {
+            self.release_key(lease, now);
+        } else {
+            self.release_set(lease, now);
         }
-        self.locks.observe(Happening::Unlock { lease, now });
-        if self.locks.slots.held(lease).is_none() {
-            return;
-        }
-        let heir = self.heir_of(lease.slot, self.locks.both_clocks(now));
-        let now = self.locks.now(now);
-        self.locks.cancel_extension(lease.slot);
-        self.locks.observe(Happening::Unreported);
-        self.release_lease(lease.slot, heir, now);
         self.check_if_small();
     }
 
@@ -257,11 +241,11 @@ impl Engine {
     /// [`DetachError::Unsettled`] while a node may still run a delete or an extension that names
     /// the token; [`DetachError::NotOurs`]. The lease stays as it is.
     pub fn detach(&mut self, lease: LeaseId) -> Result<(), DetachError> {
-        if !self.sets.leases(lease).is_empty() {
-            return self.detach_set(lease);
+        if self.sets.leases(lease).is_empty() {
+            self.detach_key(lease)?;
+        } else {
+            self.detach_set(lease)?;
         }
-        self.locks.detach(lease)?;
-        self.waiting.forget_queue(lease.slot);
         self.check_if_small();
         Ok(())
     }
@@ -390,12 +374,11 @@ impl Engine {
     fn handle_timers(&mut self, now: Now) {
         while let Some(timer) = self.locks.timers.pop_due(now.real) {
             match timer {
-                Timer::Retry(op) => {
-                    self.retry_due(op, now);
+                Timer::Retry(op) if self.locks.ops.at(op).kind == OpKind::Set => {
+                    self.ask_again(op, now);
                 }
-                Timer::Wait(op) => {
-                    self.wait_due(op, now);
-                }
+                Timer::Retry(op) => self.retry_due(op, now),
+                Timer::Wait(op) => self.wait_due(op, now),
                 Timer::Judge(op) => self.judge(op, now),
                 Timer::Offers => self.locks.sweep_offers(now),
                 Timer::Extended(op) => self.locks.keep_alive_ended(op, now),
@@ -553,28 +536,6 @@ impl Engine {
     }
 
     // ---- time ----
-
-    /// Whether to read the sockets before beginning an operation. After a long time without a pass,
-    /// servers may have closed connections and late answers may have come. Without a quorum, unread
-    /// bytes may make one.
-    #[must_use]
-    pub(crate) fn needs_pass(&self, now: Instant) -> bool {
-        now.saturating_since(self.locks.last_pass) > self.locks.settings.node_timeout
-            || self.locks.nodes.voters().count() < self.locks.settings.quorum
-    }
-
-    /// When the last pass began.
-    pub(crate) const fn last_pass(&self) -> Instant {
-        self.locks.last_pass
-    }
-
-    /// Whether to read the sockets before releasing a lease: the last pass is at least one round
-    /// trip ago, and waiters may have announced themselves since.
-    #[must_use]
-    pub(crate) fn may_have_word(&self, now: Instant) -> bool {
-        now.nanos_since(self.locks.last_pass) > ROUND_TRIP_MIN_NANOS
-            && self.locks.nodes.iter().any(Node::has_channel)
-    }
 
     /// From now on the engine draws tokens from fresh randomness; the client's id stays.
     pub(crate) fn reseed(&mut self, seed: [u8; 32]) {

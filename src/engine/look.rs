@@ -18,12 +18,22 @@ use crate::count::{CallCounts, Oldest};
 use crate::error::{ConnectError, LockError};
 #[cfg(feature = "metrics")]
 use crate::histogram::Histogram;
+use crate::node::Node;
 use crate::quorum::NodeMask;
+use crate::retry::Retry;
 use crate::rules;
 use crate::time::Instant;
 use crate::token::{LockToken, TokenBytes};
 
+/// Shorter than any round trip.
+const ROUND_TRIP_MIN_NANOS: u64 = 50_000;
+
 impl Engine {
+    /// The configuration's retry.
+    pub(crate) const fn default_retry(&self) -> Retry {
+        self.locks.settings.retry
+    }
+
     /// The state of each node at `now`.
     #[must_use]
     pub fn nodes(&self, now: Instant) -> Vec<NodeHealth> {
@@ -175,6 +185,28 @@ impl Engine {
     pub(crate) fn identity(&self) -> (ClientId, Agreement) {
         let agreement = self.locks.settings.agreement(self.locks.prefix.as_bytes());
         (self.locks.client_id, agreement)
+    }
+
+    /// Whether to read the sockets before beginning an operation. After a long time without a pass,
+    /// servers may have closed connections and late answers may have come. Without a quorum, unread
+    /// bytes may make one.
+    #[must_use]
+    pub(crate) fn needs_pass(&self, now: Instant) -> bool {
+        now.saturating_since(self.locks.last_pass) > self.locks.settings.node_timeout
+            || self.locks.nodes.voters().count() < self.locks.settings.quorum
+    }
+
+    /// When the last pass began.
+    pub(crate) const fn last_pass(&self) -> Instant {
+        self.locks.last_pass
+    }
+
+    /// Whether to read the sockets before releasing a lease: the last pass is at least one round
+    /// trip ago, and waiters may have announced themselves since.
+    #[must_use]
+    pub(crate) fn may_have_word(&self, now: Instant) -> bool {
+        now.nanos_since(self.locks.last_pass) > ROUND_TRIP_MIN_NANOS
+            && self.locks.nodes.iter().any(Node::has_channel)
     }
 
     /// The counts since the engine began, one number per series; they never decrease.

@@ -330,14 +330,6 @@ pub enum ConnectError {
 }
 
 impl LockError {
-    /// Names the key that the votes were for.
-    pub(crate) fn of_key(mut self, key: &[u8]) -> Self {
-        if let Self::Taken(ballot) | Self::NoQuorum(ballot) | Self::Expired(ballot) = &mut self {
-            ballot.key = Some(key.into());
-        }
-        self
-    }
-
     /// Whether another client holds the lock: nothing is wrong, that client does the work. Leave it
     /// to that client, or wait with `lock`.
     #[must_use]

@@ -1,26 +1,27 @@
 //! Deterministic simulation: production engines against models of masters, on one virtual clock,
-//! with faults by seed and a judge who knows the true time.
+//! with faults by seed and a judge that knows the true time.
 //!
 //! Layer: sans-IO, above `engine`; its servers are the model of `redbolt-embedded`.
 //! Run by `tests/simulation.rs` and `tests/mutants.rs`.
 //!
 //! # How a seed runs
 //!
-//! 1. `plan` draws the topology, the bounds and the faults that the seed will know.
+//! 1. `plan` draws the topology, the bounds and the faults that may happen.
 //! 2. Safety: clients (`client`, `task`) lock, extend, release, give away and die, while
 //!    `fault` breaks what may break; at least 60 attempts and 5 faults.
-//! 3. All is healed. Everything owed must be paid; then each client must get each key; then
+//! 3. All is healed. Clients must pay all debts, then each client must get each key, and then
 //!    nothing may be left (`healed`).
 //!
-//! `oracle` judges what holders believed, `truth` what that stands on, `ledger` which client deletes which
-//! token, `elections` the claims of leaders, `cost` what waiting costs, `deadline` that everything ends in time,
-//! `unlike` clients of different settings. The same seed gives the same run.
+//! `oracle` judges what holders believed, and `truth` what that belief stands on. `ledger` judges
+//! which client deletes which token, `elections` the claims of leaders, and `cost` the cost of
+//! waiting. `deadline` judges that everything ends in time, and `unlike` clients of different
+//! settings. The same seed gives the same run.
 //!
-//! [`exhaustive`] plays two clients in every order instead of some seeds' orders; [`hands`] counts what
-//! a change of hands takes.
+//! [`exhaustive`] plays two clients in every order instead of some seeds' orders. [`hands`] counts
+//! the cost of a change of hands.
 //!
-//! A fuzzer's bytes may make the choices instead ([`run_given`]): then nodes lie as well, and clients
-//! call out of turn (`stray`).
+//! A fuzzer's bytes may make the choices instead ([`run_given`]): then nodes lie as well, and
+//! clients call out of turn (`stray`).
 
 #![expect(
     clippy::indexing_slicing,
@@ -52,6 +53,7 @@ mod outcome;
 mod plan;
 mod random;
 mod rare;
+mod sets;
 mod shared;
 mod stray;
 mod task;
@@ -67,13 +69,13 @@ pub use random::Random;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What must never happen, and did.
+/// A violation: something that must never happen, and did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Violation {
-    /// Of what kind it is.
+    /// The kind of the violation.
     pub kind: Kind,
-    /// Who and when.
+    /// What happened, to which client or node, and when.
     pub text: String,
 }
 
@@ -89,17 +91,17 @@ impl fmt::Display for Violation {
 pub struct Report {
     /// The first violation, if there was one.
     pub violation: Option<Violation>,
-    /// What the run met.
+    /// The counts of the run.
     pub counts: Counts,
 }
 
-/// Runs one seed, with `mutant` on if one is given. `trace` is told what happens, line by line.
+/// Runs one seed, with `mutant` on if one is given. `trace` gets a line for each event.
 #[must_use]
 pub fn run(seed: u64, mutant: Option<Mutant>, trace: Option<fn(&str)>) -> Report {
     run_by(Random::new(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ 0x5eed), mutant, trace)
 }
 
-/// Runs what `bytes` choose instead of a seed, as [`run`] does; faults end with the bytes.
+/// Runs as [`run`] does, but `bytes` make the choices instead of a seed. Faults end with the bytes.
 #[must_use]
 pub fn run_given(bytes: &[u8], mutant: Option<Mutant>, trace: Option<fn(&str)>) -> Report {
     run_by(Random::given(bytes), mutant, trace)

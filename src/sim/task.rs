@@ -1,5 +1,4 @@
-//! What the clients do with their engines: each has some tasks, and each task has one lock at a
-//! time.
+//! The work of the clients: each client has some tasks, and each task has one lock at a time.
 
 use super::client::SimClient;
 use super::clock::{Global, MS};
@@ -41,17 +40,18 @@ pub(super) struct Task {
     /// When the first round of its lease began, and how many extensions won since.
     pub(super) first: Instant,
     pub(super) extensions: u32,
-    /// What was asked, and comes back.
+    /// The text that a question sends, and that comes back in the answer.
     pub(super) question: Vec<u8>,
     /// The deadline before the extension under way.
     pub(super) old_deadline: Instant,
     pub(super) is_retried: bool,
-    /// When the call began; of a lease, when the round began that its deadline is from.
+    /// When the call began. For a lease, when the round began that set its deadline.
     pub(super) began: Global,
     /// The TTL of the last round of the lease.
     pub(super) ttl_ms: u64,
     /// When the call under way must have ended, on the client's clock, and how long the client had
-    /// stood still in all when it began: time in which nobody reads is given back to every round.
+    /// stood still in all when it began. Each round gets back the time in which the client does not
+    /// read.
     pub(super) ends: Instant,
     pub(super) stood: Global,
     /// The engine keeps the lease alive.
@@ -100,21 +100,14 @@ impl Task {
     }
 }
 
-impl Task {
-    /// All its keys, in order.
-    pub(super) fn keys(&self) -> Vec<usize> {
-        [&[self.key], self.more.as_slice()].concat()
-    }
-}
-
 /// The name of a key.
 pub(super) fn key_name(key: usize) -> Vec<u8> {
-    // One is longer than what an engine keeps in place.
+    // One name is longer than the names that an engine keeps in place.
     if key == 2 { vec![b'k'; 60] } else { vec![b'k', b'0' + key as u8] }
 }
 
 impl World {
-    /// A task's time has come; `now` is what its client read on its clock before.
+    /// A task's time has come. `now` is what its client has read on its clock.
     pub(super) fn begin(&mut self, client: usize, task: usize, now: Instant) {
         self.changed();
         self.check_ground(client, task);
@@ -206,18 +199,7 @@ impl World {
         }
     }
 
-    /// Now and then several keys: the first of them, and the others.
-    fn some_more(&mut self, client: usize, key: usize) -> (usize, Vec<usize>) {
-        if self.plan.sets == 0 || !self.random.chance(self.plan.sets) {
-            return (key, Vec::new());
-        }
-        let keys = self.plan.keys_of(client);
-        let mut set: Vec<usize> = keys.filter(|it| *it == key || self.random.chance(700)).collect();
-        let more = set.split_off(1);
-        (set[0], more)
-    }
-
-    /// What another client gave away, if this one wants it.
+    /// A lease that another client gave away, if this client wants it.
     fn some_offer(&mut self, client: usize) -> Option<Offer> {
         let keys = self.plan.keys_of(client);
         let is_for = |offer: &Offer| offer.from != client && keys.contains(&offer.key);
@@ -288,7 +270,7 @@ impl World {
                 match error {
                     LockError::Full => self.counts.path(Path::Full),
                     LockError::InvalidTtl { .. } => self.counts.path(Path::InvalidTtl),
-                    // Another call of the client has it.
+                    // Another call of the client has the lock.
                     LockError::Taken(_) if self.plan.lingers > 0 => self.counts.path(Path::Taken),
                     LockError::Closed if self.clients[client].closing.is_some() => {}
                     other => self.oracle.fail(Kind::OddError, || format!("acquire: {other}")),
@@ -313,7 +295,7 @@ impl World {
         self.acquire(client, task, all.start, &acquire, Duration::ZERO, now);
     }
 
-    /// A lease is held: what next?
+    /// A task holds a lease: chooses its next step.
     fn go_on(&mut self, client: usize, task: usize, now: Instant) {
         if self.plan.hand_over {
             return match self.random.below(4) {
@@ -453,8 +435,9 @@ impl World {
         self.idle(client, task);
     }
 
-    /// Gives key and token to whoever wants them. Until the deadline nobody else may have the lock.
-    /// Returns whether it may: an earlier command may still run somewhere.
+    /// Gives key and token to any client that wants them. Until the deadline no other client may
+    /// have the lock. Returns whether the lease may be given away: an earlier command may still run
+    /// at a node.
     fn give_away(&mut self, client: usize, task: usize) -> bool {
         let this = &mut self.clients[client];
         let Some(lease) = this.tasks[task].lease else { return false };
@@ -481,7 +464,7 @@ impl World {
         true
     }
 
-    /// Takes over what another client gave away: as a lease, or to unlock it.
+    /// Takes over a lease that another client gave away, to hold it or to unlock it.
     pub(super) fn take_over(&mut self, client: usize, task: usize, offer: &Offer, now: Instant) {
         let key = self.plan.plain(offer.key);
         let ttl_ms = self.plan.ttl_ms(client, &mut self.random);
@@ -514,7 +497,7 @@ impl World {
         };
         let holder = offer.holder;
         let ends = if is_adopted {
-            // It may shorten the lease.
+            // The adoption may shorten the lease.
             let end = now + Duration::from_millis(ttl_ms - self.drift_ms(ttl_ms));
             let end = self.clients[client].clock.global(end);
             self.oracle.stop(holder, offer.key, end);
@@ -530,7 +513,7 @@ impl World {
         this.holder = holder;
         this.ttl_ms = ttl_ms;
         this.min_validity = Duration::ZERO;
-        // It is an extension: what a node has not answered may still run.
+        // An adoption is an extension: a node that has not answered may still run it.
         this.is_unsure = true;
     }
 

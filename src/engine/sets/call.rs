@@ -1,17 +1,22 @@
 //! Calls for sets.
 
-use super::{Call, Held, KEYS_MAX, Member, Owner, State};
+use super::core::{Call, Held, KEYS_MAX, Member, Owner, State};
 use crate::engine::core::Engine;
+use crate::engine::course::RETRY_WAIT_MIN;
 use crate::engine::event::Event;
 use crate::engine::locks::op::{OpId, OpKind, Verdict};
 use crate::engine::locks::slot::LeaseId;
+use crate::engine::locks::timers::Timer;
 use crate::error::{Cause, LockError, SEVERAL_KEYS};
 use crate::key::Key;
+use crate::node::Now;
 use crate::options::LockOptions;
 use crate::quorum::{NODES_MAX, NodeMask};
 use crate::rules;
 use crate::slab::OpIndex;
 use crate::time::Instant;
+
+use std::time::Duration;
 
 impl Engine {
     /// Begins one attempt at the locks of all `keys`, in any order: all are won, or none. The event
@@ -149,7 +154,7 @@ impl Engine {
                     self.sets.owners.insert(lease, Owner::Call(index));
                     State::Held(lease)
                 }
-                Err(error) => State::Denied(error.of_key(&member.key)),
+                Err(error) => State::Denied(named(error, &member.key)),
             };
         }
         if call.open == 0 {
@@ -184,10 +189,7 @@ impl Engine {
         if may_wait && self.wait_for(index, call, first, now) {
             return;
         }
-        let error = call.first_error().unwrap_or_else(|| self.is_over(now));
-        call.error = Some(error);
-        self.give_back(call, 0, now);
-        self.locks.finish(index, Verdict::Answered);
+        self.end_call(index, call, now);
     }
 
     /// A lease was lost before its call had all keys: the call asks for that key again.
@@ -198,7 +200,7 @@ impl Engine {
             member.state = State::Free;
         }
         self.sets.owners.remove(&lease);
-        self.release(lease, now);
+        self.release_key(lease, now);
     }
 
     /// Releases what the call holds from this place on.
@@ -207,7 +209,7 @@ impl Engine {
             if let Some(lease) = member.lease().filter(|_| rules::is_given_back(true)) {
                 member.state = State::Free;
                 self.sets.owners.remove(&lease);
-                self.release(lease, now);
+                self.release_key(lease, now);
             }
         }
     }
@@ -242,11 +244,11 @@ impl Engine {
         let is_late = rules::is_too_late_to_hand_over(now, ends, call.options.min_validity);
         if call.error.is_none() && is_late {
             self.give_back(&mut call, 0, now);
-            self.locks.ops.at_mut(index).outcome = Verdict::Open;
-            if call.is_patient {
-                self.ask_for_rest(index, &mut call, now);
-            }
-            if call.open > 0 {
+            let random = self.locks.random_share();
+            let retry_at = now + call.pause(random);
+            if call.is_patient && retry_at < call.ends {
+                self.locks.ops.at_mut(index).outcome = Verdict::Open;
+                self.locks.set_timer(index, Timer::Retry, retry_at);
                 self.sets.calls.insert(index, call);
                 return None;
             }
@@ -286,6 +288,26 @@ impl Engine {
         }
     }
 
+    /// A call whose set had too little validity left asks for it again.
+    pub(in crate::engine) fn ask_again(&mut self, index: OpIndex, now: Now) {
+        let Some(mut call) = self.sets.calls.remove(&index) else { return };
+        if call.open == 0 && call.error.is_none() {
+            self.ask_for_rest(index, &mut call, now.real);
+            if call.open == 0 {
+                self.end_call(index, &mut call, now.real);
+            }
+        }
+        self.sets.calls.insert(index, call);
+    }
+
+    /// The call ends without its set.
+    fn end_call(&mut self, index: OpIndex, call: &mut Call, now: Instant) {
+        let error = call.first_error().unwrap_or_else(|| self.is_over(now));
+        call.error = Some(error);
+        self.give_back(call, 0, now);
+        self.locks.finish(index, Verdict::Answered);
+    }
+
     /// The error of a call whose time is over.
     fn is_over(&self, now: Instant) -> LockError {
         LockError::Taken(self.no_ballot(Cause::Queued, now))
@@ -298,6 +320,12 @@ impl Engine {
 }
 
 impl Call {
+    /// How long the call waits between two attempts that no holder denied.
+    fn pause(&self, random: f64) -> Duration {
+        let retry = self.options.retry.unwrap_or_default();
+        retry.delay.saturating_add(retry.jitter.mul_f64(random)).max(RETRY_WAIT_MIN)
+    }
+
     /// Why the first key that was denied is not held.
     fn first_error(&self) -> Option<LockError> {
         self.members.iter().find_map(|member| match &member.state {
@@ -305,6 +333,16 @@ impl Call {
             State::Free | State::Asked(_) | State::Held(_) => None,
         })
     }
+}
+
+/// The error with the key that its votes were for.
+fn named(mut error: LockError, key: &[u8]) -> LockError {
+    if let LockError::Taken(ballot) | LockError::NoQuorum(ballot) | LockError::Expired(ballot) =
+        &mut error
+    {
+        ballot.key = Some(key.into());
+    }
+    error
 }
 
 /// Whether a later attempt may win the key.

@@ -1,6 +1,6 @@
 //! Extensions, releases and the state of leases that hold a set.
 
-use super::{Change, Changed};
+use super::core::{Change, Changed};
 use crate::engine::core::Engine;
 use crate::engine::locks::op::{OpId, OpKind, Verdict};
 use crate::engine::locks::slot::LeaseId;
@@ -71,7 +71,7 @@ impl Engine {
         };
         let (mut ops, mut result) = (Vec::new(), Ok(Unlocked::Released));
         for lease in self.sets.forget(lease) {
-            match self.unlock(lease, now) {
+            match self.unlock_key(lease, now) {
                 Ok(op) => ops.push(op),
                 Err(error) => result = worse_release(result, Err(error)),
             }
@@ -83,7 +83,7 @@ impl Engine {
     #[cold]
     pub(in crate::engine) fn release_set(&mut self, lease: LeaseId, now: Instant) {
         for lease in self.sets.forget(lease) {
-            self.release(lease, now);
+            self.release_key(lease, now);
         }
     }
 
@@ -94,7 +94,7 @@ impl Engine {
             self.locks.may_detach(lease)?;
         }
         for lease in self.sets.forget(lease) {
-            self.detach(lease)?;
+            self.detach_key(lease)?;
         }
         Ok(())
     }

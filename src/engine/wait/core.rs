@@ -24,7 +24,7 @@ pub(super) struct WaitQueue {
 /// A lock that is being handed over.
 #[derive(Debug)]
 pub(super) struct Handover {
-    /// What is to be done where it fails.
+    /// The wake that follows if the transfer fails.
     pub(super) wake: Wake,
     /// The nodes that told the waiter.
     pub(super) told: NodeMask,

@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //!
-//! - If fewer than a quorum of nodes can still tell the waiter, the client wakes it instead. The waiter
-//!   then gives up the votes that came, and makes an attempt behind them.
+//! - If fewer than a quorum of nodes can still tell the waiter, the client wakes it instead. The
+//!   waiter then gives up the votes that came, and makes an attempt behind them.
 //! - Each node's message carries the list: a waiter with a quorum of messages has it too.
 
 use std::time::Duration;
@@ -19,8 +19,8 @@ use crate::rules;
 use crate::slab::SlotIndex;
 use crate::witness::{Sight, saw};
 
-/// A client wakes a waiter that was silent for longer, instead of handing the lock over to it: a frozen
-/// waiter that is given a lock costs the others its TTL.
+/// A client wakes a waiter that was silent for longer, instead of handing the lock over to it. A
+/// frozen waiter that is given a lock costs the others its TTL.
 const SILENT_MAX: Duration = Duration::from_millis(500);
 
 /// A waiter that was silent for this part of its TTL would have too little of it left.
@@ -39,9 +39,9 @@ pub(in crate::engine) struct NextHolder {
 /// The means to hand a lock over, and its receiver.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::engine) struct Terms {
-    /// The nodes that can do it.
+    /// The nodes that can hand a lock over.
     pub(in crate::engine) able: NodeMask,
-    /// How many transfers may follow each other: then clients of other kinds get their turn.
+    /// How many transfers may follow each other before clients of other kinds get their turn.
     pub(in crate::engine) in_row: u8,
     pub(in crate::engine) ttl_max_ms: u32,
 }
@@ -66,8 +66,8 @@ pub(in crate::engine) struct Released {
 }
 
 impl Waiting {
-    /// The waiter that gets the lock of a slot which is about to be released; `None` if the client is to
-    /// wake the first waiter instead. Writes the message for the waiter into `text`.
+    /// The waiter that gets the lock of a slot which is about to be released. `None` if the client
+    /// is to wake the first waiter instead. Writes the message for the waiter into `text`.
     pub(in crate::engine) fn next_holder(
         &mut self,
         slot: SlotIndex,
@@ -122,7 +122,7 @@ impl Waiting {
         self.settle_handover(slot, view);
     }
 
-    /// A node has answered the script, or never will: whether the waiter was told.
+    /// A node has answered the script, or never will. `is_told`: the node told the waiter.
     pub(in crate::engine) fn transfer_answered(
         &mut self,
         slot: SlotIndex,

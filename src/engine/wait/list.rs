@@ -1,5 +1,5 @@
-//! Calls that wait for a key, in the order of their turns: the call that has surely waited longer is
-//! first, however each client heard of it.
+//! Calls that wait for a key, in the order of their turns. The call that has surely waited longer
+//! is first, however each client heard of it.
 
 use smallvec::SmallVec;
 
@@ -14,7 +14,7 @@ use crate::time::Instant;
 pub(super) struct Entry {
     pub(super) id: WaiterId,
     pub(super) until: Instant,
-    /// When it began to wait: not later than this, and not before that.
+    /// When it began to wait: no later than `since`, and no earlier than `not_before`.
     pub(super) since: Instant,
     pub(super) not_before: Instant,
     pub(super) node: NodeId,
@@ -27,13 +27,13 @@ pub(super) struct Entry {
 pub(super) struct Receipt {
     pub(super) node: NodeId,
     pub(super) now: Instant,
-    /// When it was sent: not later than this, and not before that.
+    /// When it was sent: no later than `sent`, and no earlier than `sent_after`.
     pub(super) sent: Instant,
     pub(super) sent_after: Instant,
 }
 
 impl Entry {
-    /// What a message says about a call.
+    /// The entry for a call that a message lists.
     pub(super) fn of(listed: Listed, receipt: &Receipt) -> Self {
         let waited_ns = u64::from(listed.waited_us) * 1000;
         Self {
@@ -79,8 +79,8 @@ impl FromIterator<Entry> for List {
 }
 
 impl List {
-    /// Adds a call. One that is already there keeps its place; the younger entry says how it is
-    /// reached, and what it offers.
+    /// Adds a call. A call that is already listed keeps its place. The younger entry says how the
+    /// call is reached, and what it offers.
     pub(super) fn add(&mut self, entry: Entry) {
         if let Some(known) = self.0.iter_mut().find(|other| other.id == entry.id) {
             if entry.seen >= known.seen {
@@ -89,7 +89,8 @@ impl List {
             }
             return;
         }
-        // If it is uncertain which call came first, the order in which the client heard of them stays.
+        // If it is uncertain which call came first, the order in which the client heard of them
+        // stays.
         let is_behind = |other: &Entry| !rules::is_before(entry.since < other.not_before);
         let place = self.0.iter().rposition(is_behind).map_or(0, |last| last.saturating_add(1));
         self.0.insert(place, entry);

@@ -3,9 +3,11 @@
 //! # Contract
 //!
 //! - Messages are hints: safety does not depend on them, they may be forged or lost. The one
-//!   exception is a [transfer](MessageKind::Transfer), by which a node votes; a quorum of nodes must send it.
+//!   exception is a [transfer](MessageKind::Transfer), by which a node votes. A quorum of nodes
+//!   must send it.
 //! - Anything that is not a message is ignored. The version is in the name of the channel.
-//! - Bounded: at most [`WAITERS_MAX`] waiters of 38 bytes each, and the longest key that is allowed.
+//! - Bounded: at most [`WAITERS_MAX`] waiters of 38 bytes each, and the longest key that is
+//!   allowed.
 
 use crate::client_name::ClientId;
 use crate::time::Instant;
@@ -42,14 +44,14 @@ pub(in crate::engine) struct Listed {
     pub(in crate::engine) id: WaiterId,
     /// How long it still waits, in milliseconds.
     pub(in crate::engine) wait_ms: u32,
-    /// How long it has waited, in microseconds: the call that has waited longest has its turn first.
+    /// How many microseconds it has waited: the call that has waited longest has its turn first.
     pub(in crate::engine) waited_us: u32,
     /// How long ago it was last heard of, in milliseconds, rounded up.
     pub(in crate::engine) age_ms: u16,
     pub(in crate::engine) offer: Option<Offer>,
 }
 
-/// The lease that a waiter would take over: a token that nobody has used, and the TTL.
+/// The lease that a waiter would take over: a token that no client has used, and the TTL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) struct Offer {
     pub(in crate::engine) token: RawToken,
@@ -64,8 +66,8 @@ pub(in crate::engine) struct Message<'a> {
     pub(in crate::engine) hops: u8,
     /// In a transfer: the receiver, as the sender knew it, with the token that was written.
     pub(in crate::engine) sender: Listed,
-    /// The token of the holder that it is for, or the id of the waiter, and in a wake the fence of
-    /// the sender's lease. In a transfer the token that the key had before.
+    /// The receiver: the token of the holder, or the id of the waiter. In a wake, the fence of the
+    /// sender's lease follows the id. In a transfer, this is the token that the key had before.
     pub(in crate::engine) token: RawToken,
     /// In a transfer: the node that has run it.
     pub(in crate::engine) mark: Mark,
@@ -73,19 +75,20 @@ pub(in crate::engine) struct Message<'a> {
     pub(in crate::engine) key: &'a [u8],
 }
 
-/// How a node is named: the beginning of its `run_id`. A replica passes on what its master's clients
-/// publish, and each client has its own order of the nodes.
+/// The name of a node: the beginning of its `run_id`. A replica passes on the messages that its
+/// master's clients publish, and each client has its own order of the nodes.
 pub(in crate::engine) type Mark = [u8; 8];
 
 const LISTED_LEN: usize = 38;
 
-/// Where the offer of its sender is in a message: the TTL, and the token without the client's id.
+/// The place of the sender's offer in a message: the TTL, and the token without the client's id.
 const OFFER_AT: usize = 24;
 
-/// Where the token is in a message. Where the sender does not know it, a node puts it in.
+/// The place of the token in a message. If the sender does not know it, a node puts it in.
 const TOKEN_AT: usize = 2 + LISTED_LEN;
 
-/// Where the mark is in a message. It is written without, and then goes by several nodes.
+/// The place of the mark in a message. The message is written without it, and goes by several
+/// nodes.
 pub(super) const MARK_AT: usize = TOKEN_AT + size_of::<RawToken>();
 
 impl<'a> Message<'a> {
@@ -191,7 +194,7 @@ pub(in crate::engine) fn append(
     out.extend_from_slice(key);
 }
 
-/// Puts what its sender offers into a message that was written without.
+/// Puts the sender's offer into a message that was written without it.
 pub(super) fn put_offer(message: &mut [u8], offer: Offer) {
     let (_, drawn) = offer.token.split_at(ClientId::LEN);
     let bytes = offer.ttl_ms.to_le_bytes().into_iter().chain(drawn.iter().copied());
@@ -199,7 +202,7 @@ pub(super) fn put_offer(message: &mut [u8], offer: Offer) {
     place.zip(bytes).for_each(|(place, byte)| *place = byte);
 }
 
-/// What is in front of a message's token, and what is behind it.
+/// The parts of a message in front of its token and behind it.
 pub(in crate::engine) fn around_token(message: &[u8]) -> (&[u8], &[u8]) {
     let (before, rest) = message.split_at_checked(TOKEN_AT).unwrap_or_default();
     (before, rest.get(size_of::<RawToken>()..).unwrap_or_default())
@@ -222,7 +225,7 @@ pub(in crate::engine) fn token_of(waiter: WaiterId) -> RawToken {
     token
 }
 
-/// The same of a wake: with the fence of the sender's lease.
+/// As [`token_of`], for a wake: with the fence of the sender's lease.
 pub(super) fn token_of_wake(waiter: WaiterId, fence: u64) -> RawToken {
     let mut token = token_of(waiter);
     if let Some(place) = token.last_chunk_mut() {
@@ -236,8 +239,8 @@ pub(in crate::engine) fn waiter_of(token: &RawToken) -> WaiterId {
     token.first_chunk().copied().unwrap_or_default()
 }
 
-/// The time from `now` to `until` for messages. Rounded up: a waiter that seems to have given up is
-/// passed over, whereas one that is woken in vain passes the list on.
+/// The time from `now` to `until` for messages. Rounded up, because a waiter that seems to have
+/// given up is passed over. A waiter that is woken in vain passes the list on.
 pub(in crate::engine) fn wait_ms(now: Instant, until: Instant) -> u32 {
     u32::try_from(now.until(until).as_micros().div_ceil(1000)).unwrap_or(u32::MAX)
 }

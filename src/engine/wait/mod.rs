@@ -1,10 +1,10 @@
 //! Waiting for a held lock: instead of polling, a waiter tells the holder, and the holder's release
 //! wakes it.
 //!
-//! After a denied attempt the waiter asks one of the denying nodes who holds the key. If the holder
-//! is a Redbolt client, the node tells it. Then the waiter is still until it is woken or is handed the
-//! lock, the key's TTL ends, or a slow safety poll finds the key gone. Behind any other holder, or
-//! without scripts, it polls.
+//! After a denied attempt the waiter asks one of the denying nodes for the holder of the key. If
+//! the holder is a Redbolt client, the node tells it. Then the waiter is still until it is woken or
+//! is handed the lock. It also tries again when the key's TTL ends, or when a slow safety poll
+//! finds the key gone. Behind any other holder, or without scripts, it polls.
 //! Messages of clients are only hints: only the votes of a quorum of nodes give a lock.
 //!
 //! # Contract
@@ -80,7 +80,7 @@ impl Waiting {
         }
     }
 
-    // ---- what is always true ----
+    // ---- invariants ----
 
     /// Panics where an invariant is broken.
     pub(super) fn check(&self) {
@@ -214,8 +214,8 @@ impl Waiting {
         }
     }
 
-    /// A new call joins the end of the queue, instead of racing, if this client woke another for the
-    /// key a moment ago. Returns whether it joins.
+    /// A new call joins the end of the queue, instead of racing, if this client woke another call
+    /// for the key a moment ago. Returns whether it joins.
     pub(super) fn queue_behind(
         &mut self,
         op: OpIndex,
@@ -234,7 +234,8 @@ impl Waiting {
         true
     }
 
-    /// An attempt failed which other clients took for a lock: they now wait behind its call.
+    /// Other clients took a call's attempt, which failed, for a lock. They now wait behind the
+    /// call.
     pub(super) fn carry(&mut self, op: OpIndex, slot: SlotIndex, call: WaitCall, now: Instant) {
         let Some(queue) = self.queues.remove(slot) else { return };
         self.open(op, NodeMask::EMPTY, call, now);
@@ -250,8 +251,8 @@ impl Waiting {
         }
     }
 
-    /// The call won its lock in this slot, or ended without one. The client passes its waiters on, and
-    /// tells the holder that knew of the call that it has given up.
+    /// The call won its lock in this slot, or ended without one. The client passes its waiters on,
+    /// and tells the holder that knew of the call that it has given up.
     pub(super) fn ended(&mut self, op: OpIndex, won: Option<SlotIndex>, view: &mut View<'_>) {
         let Some(waiter) = self.waiters.remove(op) else { return };
         let told = waiter.told();
@@ -277,8 +278,8 @@ impl Waiting {
 
     // ---- inputs: the lists of locks ----
 
-    /// The lock of a slot is released. The client wakes the first of its waiters behind the release,
-    /// unless it handed the lock over to that waiter.
+    /// The lock of a slot is released. The client wakes the first of its waiters behind the
+    /// release, unless it handed the lock over to that waiter.
     pub(super) fn released(&mut self, slot: SlotIndex, release: Released, view: &mut View<'_>) {
         let Some(mut queue) = self.queues.remove(slot) else { return };
         let Released { key, fence, scripts } = release;
@@ -298,7 +299,7 @@ impl Waiting {
         self.queues.remove(slot);
     }
 
-    // ---- inputs: what nodes answer and tell ----
+    // ---- inputs: answers and messages of nodes ----
 
     /// A wake was written: the client forwards late announcements to the call that it wakes.
     pub(super) fn wake_written(&mut self, index: WakeIndex, node: NodeId, now: Instant) {
@@ -368,7 +369,8 @@ impl Waiting {
     }
 
     /// A node has handed a lock over to a call, at least in part: the waiters of the lock now wait
-    /// behind that call. `row`: a quorum has, after so many transfers in a row.
+    /// behind that call. `row`: a quorum has, and the lock has gone through so many transfers in a
+    /// row.
     pub(super) fn transferred(
         &mut self,
         (op, node): (OpIndex, NodeId),
@@ -394,8 +396,8 @@ impl Waiting {
         self.begin_queue(slot, message.key, list, message.hops);
     }
 
-    /// A lock was handed over, but no call of this client takes it: the client wakes the next waiter in
-    /// its list.
+    /// A lock was handed over, but no call of this client takes it: the client wakes the next
+    /// waiter in its list.
     pub(super) fn unwanted(&mut self, node: NodeId, message: &Message<'_>, view: &mut View<'_>) {
         let list = rules::list_of_unwanted(entries(message, node, false, view));
         self.wakes.forget(hash(message.key));
@@ -423,13 +425,13 @@ impl Waiting {
         }
     }
 
-    /// Any call for the key of a message, but not its sender's.
+    /// Any call for the key of a message, except the sender's.
     fn carrier(&self, message: &Message<'_>) -> Option<OpIndex> {
         let others = self.waiting_for(message.key).filter(|&(_, id)| id != message.sender.id);
         others.map(|(op, _)| op).next()
     }
 
-    /// The call that a message is for, but not its sender's.
+    /// The call that a message is for, unless it is the sender's.
     fn call_meant(&self, message: &Message<'_>) -> Option<OpIndex> {
         let id = waiter_of(&message.token);
         self.call_of(id, message.key).filter(|_| id != message.sender.id)
@@ -444,8 +446,8 @@ impl Waiting {
         view: &mut View<'_>,
     ) {
         let mut all = entries(message, node, true, view);
-        // This client knows which of its own calls are over. A message of such a call returns to this
-        // client if the call saw its own token at a node.
+        // This client knows which of its own calls are over. A message of such a call returns to
+        // this client if the call saw its own token at a node.
         let is_waiting = |id| !self.is_own(&id) || self.call_of(id, message.key).is_some();
         all.retain(|entry| is_waiting(entry.id));
         if all.is_empty() {
@@ -457,7 +459,8 @@ impl Waiting {
             all.retain(|entry| !(is_its_own && entry.id == message.sender.id));
             return self.follow(op, message, all, view);
         }
-        // The message names a waiting call: deliver it there, even if this client just released the key.
+        // The message names a waiting call: deliver it there, even if this client just released the
+        // key.
         if let Some(op) = self.call_meant(message) {
             return self.follow(op, message, all, view);
         }
@@ -485,7 +488,7 @@ impl Waiting {
             }
             // The key was released for the sender, which tried before all nodes had the release.
             Some(_) => {}
-            // The message is for a call that had its turn, or gave up: no other call has the turn now.
+            // The message is for a call that had its turn or gave up: no call has the turn now.
             None if self.was_call(&message.token) => {
                 return self.give_turn(node, message.key, all, view);
             }
@@ -500,7 +503,7 @@ impl Waiting {
         self.wake_first(is_turn, Key::from_slice(message.key), all, 0, view);
     }
 
-    /// Whether a message is for a call of this client, which is over if it was not found.
+    /// Whether a message is for a call of this client. If it was not found, that call is over.
     fn was_call(&self, token: &RawToken) -> bool {
         let id = waiter_of(token);
         self.is_own(&id) && *token == token_of(id)

@@ -47,11 +47,11 @@ impl Reach {
     }
 }
 
-/// What comes with an input.
+/// The facts that come with an input.
 pub(in crate::engine) struct View<'a> {
     pub(in crate::engine) now: Instant,
-    /// When the sockets were read before, where the owner of the sockets may have been busy since: only
-    /// a loop that slept beside them surely reads what comes at once.
+    /// When the sockets were read before, if the owner of the sockets may have been busy since.
+    /// Only a loop that slept beside them surely reads each message as soon as it comes.
     pub(in crate::engine) last_pass: Instant,
     pub(in crate::engine) reach: Reach,
     /// From a request to its answer, at the slowest node of the fastest quorum.
@@ -85,7 +85,7 @@ pub(in crate::engine) struct WaitCall {
     pub(in crate::engine) takes_over: bool,
 }
 
-/// What a node answered to a question.
+/// A node's answer to a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) enum HolderAnswer {
     /// The node does not have the key.
@@ -94,14 +94,14 @@ pub(in crate::engine) enum HolderAnswer {
     Holder(Option<RawToken>),
     /// Whether any client received the announcement.
     Heard(bool),
-    /// The holder, for how many milliseconds the key still lives if it has a TTL, and whether any client
-    /// received the announcement.
+    /// The holder, the milliseconds that the key still lives if it has a TTL, and whether any
+    /// client received the announcement.
     Introduced { holder: Option<RawToken>, remaining: Option<u32>, is_heard: bool },
     /// The node does not run the script.
     Refused,
 }
 
-/// An input for a call that waits. Answers are to its last question.
+/// An input for a call that waits. An answer is always to the call's last question.
 #[derive(Debug)]
 pub(in crate::engine) enum Input {
     /// The first attempt is under way, and a holder is to hear of the call at once.
@@ -114,11 +114,12 @@ pub(in crate::engine) enum Input {
     Retry,
     /// Another call was woken and has its turn first.
     Behind(Successor),
-    /// The call's turn has come, and these wait behind it.
+    /// The call's turn has come, and the listed calls wait behind it.
     Turn(List),
     /// A call of this client waits behind the call.
     Follower(ClientId),
-    /// A node has handed the lock over to the call, and these wait behind it. `row`: a quorum has.
+    /// A node has handed the lock over to the call, and the listed calls wait behind it. `row`: a
+    /// quorum has.
     Transferred {
         list: List,
         row: Option<u8>,
@@ -139,21 +140,21 @@ pub(in crate::engine) struct Text {
     bytes: Range<usize>,
 }
 
-/// What to do, in this order. Where there is no room for a question, an announcement or a wake, the
-/// engine tells the machine at once: such an action, and a [`Try`](Self::Try), is the last of an
-/// input.
+/// What the engine is to do, in this order. If there is no room for a question, an announcement or
+/// a wake, the engine tells the machine at once. So such an action is the last of an input, and so
+/// is a [`Try`](Self::Try).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::engine) enum Action {
     /// Set the call's one timer.
     Timer { op: OpIndex, at: Instant },
-    /// The same: the call is still until then, unless it is woken.
+    /// Set the timer: the call is still until then, unless it is woken.
     Listen { op: OpIndex, at: Instant },
     /// Ask for the holder's token.
     Poll { op: OpIndex, node: NodeId, phase: Phase },
     /// Publish that the call waits, with its offer, and await the answer.
     Announce { op: OpIndex, node: NodeId, phase: Phase, text: Text },
-    /// Ask for the holder and the key's TTL, and have the node tell the holder that the call waits, with
-    /// its offer.
+    /// Ask for the holder and the key's TTL, and have the node tell the holder that the call waits,
+    /// with its offer.
     Introduce { op: OpIndex, node: NodeId, phase: Phase, text: Text },
     /// No client was told of the call: its offer need not be remembered.
     Withdraw { op: OpIndex },
@@ -163,8 +164,8 @@ pub(in crate::engine) enum Action {
     Tell { node: NodeId, text: Text },
     /// Begin the call's next attempt: everywhere, or at one node before the others.
     Try { op: OpIndex, gate: Option<NodeId> },
-    /// The call was given its turn, by a message through the node or by another call of this client;
-    /// nothing to do.
+    /// The call was given its turn, by a message through the node or by another call of this
+    /// client. The engine has nothing to do.
     Woken { op: OpIndex, node: Option<NodeId> },
 }
 

@@ -9,54 +9,54 @@ use crate::time::Instant;
 /// The safety poll comes after this, and up to as long again.
 pub(super) const POLL: Duration = Duration::from_millis(100);
 
-/// When a call that queued behind another polls first, if it saw no holder of the key: two calls
-/// that wait for each other find out this way. Later by as much for each call before it.
+/// When a call that queued behind another call polls first, if it saw no holder of the key. Two
+/// calls that wait for each other find out this way. Each call before it adds [`POLL_A_TURN`].
 pub(super) const FIRST_POLL: Duration = Duration::from_millis(10);
 pub(super) const POLL_A_TURN: Duration = Duration::from_millis(2);
 
-/// The same in round trips, where these take longer than the times above: what is under way must
+/// The same in round trips, where these take longer than the times above: a message under way must
 /// have had the time to come.
 pub(super) const POLL_TRIPS: u32 = 16;
 pub(super) const FIRST_POLL_TRIPS: u32 = 4;
 pub(super) const POLL_A_TURN_TRIPS: u32 = 2;
 
-/// A call that offers to take the lock over tells its holder again that it is there where a poll
-/// comes this long after it last did: the list goes from holder to holder, and may be lost. A holder
-/// that has not heard of it for 500 ms wakes it instead.
+/// If a poll comes this long after a call last told its holder of its offer, the call tells the
+/// holder again. The list goes from holder to holder, and may be lost. A holder that has not heard
+/// of the call for 500 ms wakes it instead.
 const RENEW_MIN: Duration = Duration::from_millis(100);
 pub(super) const RENEW_MAX: Duration = Duration::from_millis(250);
 const RENEW_TRIPS: u32 = 8;
 
-/// The same, where a request takes `trip` to be answered.
+/// How long a call waits until it renews its offer, where a request takes `trip` to be answered.
 pub(super) fn renew_after(trip: Duration) -> Duration {
     (trip * RENEW_TRIPS).clamp(RENEW_MIN, RENEW_MAX)
 }
 
-/// A poll that finds the key gone looks again so often, each time after this and up to as long again.
-/// A lock that waiters are woken for is gone half of the time.
+/// How often a poll that finds the key gone looks again. Each look comes after this time and up to
+/// as long again. A lock for which waiters are woken is gone half of the time.
 pub(super) const LOOKS: u8 = 3;
 pub(super) const NEXT_LOOK: Duration = Duration::from_millis(1);
 
-/// A call that no holder knows of polls each node no more often.
+/// A call that no holder knows of polls each node no more often than this.
 pub(super) const NODE_PACE: Duration = Duration::from_millis(300);
 
 /// From the third attempt in a row on, a call first pauses this long, up to five times as long.
 pub(super) const PAUSE: Duration = Duration::from_millis(1);
 pub(super) const TRIES_IN_ROW: u32 = 3;
 
-/// Where a round trip is long, it pauses for such a part of it at least: in step with a holder that
-/// takes the lock again and again it would come too late each time.
+/// Where a round trip is long, the call pauses for at least this part of it. In step with a holder
+/// that reacquires again and again, the call would come too late each time.
 pub(super) const PAUSE_PARTS: u32 = 4;
 
 /// After a change of holder a waiter turns to all nodes again, at most this often before it is
 /// still or tries again.
 pub(super) const CHANGES_MAX: u8 = 4;
 
-/// A call that was given the turn so often, and found the same token each time, tells the client that
-/// drew it no more. One turn may come before the release is on all nodes.
+/// A call that got the turn this often, and found the same token each time, no longer tells the
+/// client of that token. One turn may come before the release is on all nodes.
 pub(super) const TURNS_IN_VAIN: u8 = 2;
 
-/// So many tokens are remembered that gave a call its turn.
+/// How many tokens a call remembers of clients that gave it its turn.
 pub(super) const TURNED_MAX: usize = 4;
 
 /// The state of a call that waits.
@@ -72,7 +72,7 @@ pub(super) enum WaitState {
     Failed,
     /// An answer is awaited.
     Asking(Question),
-    /// Until the call is woken or a timer is due.
+    /// The call waits until it is woken or a timer is due.
     Still,
 }
 

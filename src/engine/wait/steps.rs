@@ -92,7 +92,8 @@ impl Waiter {
             (S::Asking(Q::Introduction | Q::Poll), I::Unwritten | I::Unanswered | I::Due) => {
                 self.asked_in_vain(scene)
             }
-            // No more nodes handed the lock over: the engine gives up the votes that came, then tries.
+            // No more nodes handed the lock over: the engine gives up the votes that came, then
+            // tries.
             (S::Asking(Q::Place { .. }), I::Unwritten | I::Unanswered | I::Due)
             | (S::Receiving, I::Due) => self.try_at(None, scene),
             (S::Pausing, I::Due) => self.begin(self.node, scene),
@@ -109,7 +110,7 @@ impl Waiter {
         self.state = Some(next);
     }
 
-    /// The lock was handed over, at least in part, and these wait behind the call.
+    /// The lock was handed over, at least in part, and the listed calls wait behind the call.
     fn transferred(&mut self, list: List, row: Option<u8>, scene: &mut Scene<'_, '_>) -> WaitState {
         self.have_turn(list);
         if let Some(row) = row {
@@ -176,7 +177,7 @@ impl Waiter {
                     self.try_at(None, scene)
                 }
             }
-            // These have no answers.
+            // No question has such an answer.
             (Q::Introduction, A::Heard(_) | A::Holder(_))
             | (Q::Poll, A::Heard(_) | A::Introduced { .. } | A::Refused)
             | (Q::Place { .. }, A::Gone | A::Holder(_) | A::Introduced { .. } | A::Refused) => {
@@ -185,8 +186,8 @@ impl Waiter {
         }
     }
 
-    /// Whether a poll that finds this holder leaves the call as it is: it is on the list, which goes
-    /// with the lock.
+    /// Whether a poll that finds this holder leaves the call as it is: it is on the list, which
+    /// goes with the lock.
     fn may_listen(&self, holder: Option<RawToken>, scene: &Scene<'_, '_>) -> bool {
         let is_fresh = || scene.view.now < self.told_at + renew_after(scene.view.round_trip);
         self.holder.is_heard && (holder == self.told || (!self.is_doubtful && is_fresh()))
@@ -213,8 +214,8 @@ impl Waiter {
         }
     }
 
-    /// The denying node behind the one that was asked last: a key that ends much later than the lock may
-    /// be left on one of them.
+    /// The denying node behind the node that was asked last. A key that ends much later than the
+    /// lock may be left on one of them.
     fn next_denier(&self, reach: Reach) -> Option<NodeId> {
         let able = self.denied.intersection(reach.asked);
         let in_order = || reach.in_key_order(self.call.key.as_slice());
@@ -233,7 +234,8 @@ impl Waiter {
         self.is_doubtful = false;
         self.tries = self.tries.saturating_add(1);
         match early {
-            // Or a message named the call, or its turns came before any answer: a node knows the holder.
+            // The token may be unknown, because a message named the call or its turns came before
+            // any answer. A node knows the holder.
             Early::None if self.is_given_away(self.holder.token) => {
                 match self.next_denier(scene.view.reach) {
                     Some(node) => self.poll(node, scene),
@@ -279,8 +281,8 @@ impl Waiter {
         }
     }
 
-    /// The holder was told of the call. If a call of the holder's waits for this one too, one of the
-    /// two has to try.
+    /// The holder was told of the call. If a call of the holder's waits for this call too, one of
+    /// the two has to try.
     fn listen_behind(&mut self, scene: &mut Scene<'_, '_>) -> WaitState {
         let follower = self.follower.take();
         if follower.is_some_and(|client| rules::is_ring(self.is_behind(client))) {
@@ -289,8 +291,8 @@ impl Waiter {
         if self.is_given_away(self.holder.token) {
             return self.rest(scene);
         }
-        // Unless every node denied the call, the client that seemed to hold the lock may have failed as
-        // the call did, and each waits for the next.
+        // Unless every node denied the call, the client that seemed to hold the lock may have
+        // failed as the call did. Then each waits for the next.
         let reach = scene.view.reach;
         self.is_doubtful = !reach.asked.without(self.denied).is_empty();
         match self.node.filter(|&node| self.is_doubtful && reach.asked.contains(node)) {
@@ -299,8 +301,9 @@ impl Waiter {
         }
     }
 
-    /// Introduces the call at the first node, in the key's order, that has denied the attempt and was
-    /// not asked in vain: a holder that hears all waiters through one node hears them in their order.
+    /// Introduces the call at the first node, in the key's order, that has denied the attempt and
+    /// was not asked in vain. A holder that hears all waiters through one node hears them in their
+    /// order.
     fn ask_next(&mut self, scene: &mut Scene<'_, '_>) -> WaitState {
         let reach = scene.view.reach;
         let able = self.denied.without(self.asked).intersection(reach.scripts);
@@ -329,8 +332,8 @@ impl Waiter {
             return self.listen(NEXT_LOOK.max(trip * 2), scene);
         }
         saw(Sight::PollFoundGone);
-        // Many calls may have seen the same: tries that node first, and the others only when it
-        // grants.
+        // Many calls may have seen the same. So the call tries that node first, and the other nodes
+        // only when it grants.
         self.try_at(self.node, scene)
     }
 

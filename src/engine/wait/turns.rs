@@ -44,8 +44,8 @@ impl Waiting {
         ClientId::of(id) == self.client_id
     }
 
-    /// The turn came to a call that is over: it goes to the call that has waited longest, of this client
-    /// or of another.
+    /// The turn came to a call that is over: it goes to the call that has waited longest, of this
+    /// client or of another.
     pub(super) fn give_turn(
         &mut self,
         node: NodeId,
@@ -61,8 +61,8 @@ impl Waiting {
         self.wake_first(true, Key::from_slice(key), list, 0, view);
     }
 
-    /// Wakes the first of the list that still waits. `is_turn`: this client may give the turn; `fence`:
-    /// that of the lease that it released.
+    /// Wakes the first call of the list that still waits. `is_turn`: this client may give the turn.
+    /// `fence`: the fence of the lease that it released.
     pub(super) fn wake_first(
         &mut self,
         is_turn: bool,

@@ -1,5 +1,5 @@
-//! A call that waits for its lock: its state, and its actions. It asks nodes, tells a client that it
-//! waits, listens, and tries.
+//! A call that waits for its lock: its state, and its actions. It asks nodes, tells a client that
+//! it waits, listens, and tries.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::slab::OpIndex;
 use crate::time::Instant;
 use crate::witness::{Sight, saw};
 
-/// In place of the token that a node puts in.
+/// A placeholder for the token that a node puts in.
 const NOBODY: RawToken = [0; 20];
 
 /// See the [module](self).
@@ -132,7 +132,7 @@ impl Waiter {
         self.holder.token.zip(self.node).filter(|_| self.holder.is_heard)
     }
 
-    // ---- what it does ----
+    // ---- actions ----
 
     /// Asks the node for the holder's token, and has the node tell that client of the call.
     pub(super) fn introduce(&mut self, node: NodeId, scene: &mut Scene<'_, '_>) {
@@ -177,7 +177,7 @@ impl Waiter {
         let token = token_of(last.last());
         // That call also hears if this call gives up.
         self.holder.token = Some(token);
-        // As if it had come to the first, and been passed on.
+        // As if the message had come to the first call of the queue, and had been passed on.
         let hops = u8::from(!last.behind.is_empty());
         self.tell(last.node, (&token, hops), scene);
         let ahead = u32::try_from(last.behind.len()).unwrap_or(u32::MAX);
@@ -244,8 +244,8 @@ impl Waiter {
         }
     }
 
-    /// The call has its turn. The count of its tries restarts on progress only: when the holder differs
-    /// from the holders at earlier turns.
+    /// The call has its turn. The count of its tries restarts on progress only: when the holder
+    /// differs from the holders at earlier turns.
     pub(super) fn note_turn(&mut self) {
         // A message from a call of the same client comes before the answer that names the holder.
         let told = self.told;
@@ -260,8 +260,8 @@ impl Waiter {
         self.turned.push((told, 1));
     }
 
-    /// Whether the client that drew the token gave the lock away, though nodes still have the token. That
-    /// client knows no more of it, and need not be told again.
+    /// Whether the client that drew the token gave the lock away, though nodes still have the
+    /// token. That client no longer knows the token, and need not be told again.
     pub(super) fn is_given_away(&self, token: Option<RawToken>) -> bool {
         let turned = self.turned.iter().find(|(told, _)| *told == token);
         rules::is_given_away(turned.is_some_and(|(_, turns)| *turns >= TURNS_IN_VAIN))
@@ -295,8 +295,8 @@ impl Waiter {
         WaitState::Still
     }
 
-    /// Stays still, unheard by any holder, until the key's TTL ends or the next poll is due: the call's
-    /// retry delay is its pace.
+    /// Stays still, unheard by any holder, until the key's TTL ends or the next poll is due. The
+    /// call's retry delay is its pace.
     pub(super) fn rest(&mut self, scene: &mut Scene<'_, '_>) -> WaitState {
         self.holder.is_heard = false;
         let (call, share) = (&self.call, (scene.view.share)());
