@@ -1,33 +1,34 @@
-//! What goes from one caller of a process to the next.
+//! The rules for a lease that goes from one caller of a process to the next.
 
 #[cfg(feature = "sim")]
 use super::{Kind, Mutant, chosen};
 use crate::time::Instant;
 
 rules! { CLIENT:
-    /// A lease with a fence goes to no other holder: the next one needs a higher fence.
+    /// A lease with a fence goes to no other holder: the next holder needs a higher fence.
     fn needs_own_fence(is_fenced: bool) -> bool { is_fenced }
-    /// A lease goes to the next holder in a process with the fence of the last.
+    /// The next holder in a process gets a lease with the fence of the last holder.
     FenceHandedOn => ByClientTest { false }
 
     /// Each leader has a term of its own.
     fn needs_own_term(is_announced: bool) -> bool { is_announced }
-    /// A lease goes to the next leader in a process with the term of the last.
+    /// The next leader in a process gets a lease with the term of the last leader.
     TermHandedOn => ByClientTest { false }
 
     /// A lease is handed on only while no call of its last holder works on it.
     fn is_idle(is_idle: bool) -> bool { is_idle }
-    /// A lease is handed on that is being extended.
+    /// A lease is handed on while it is being extended.
     BusyLeaseHandedOn => ByClientTest { true }
 
-    /// A lease is not handed on once its token is known outside: whoever knows it can release it.
+    /// A lease is not handed on once its token is known outside: any program that knows the token
+    /// can release the lease.
     fn is_known_elsewhere(is_known: bool) -> bool { is_known }
     /// A lease is handed on although its token is known outside.
     KnownTokenHandedOn => ByClientTest { false }
 
     /// A lease is handed on only if it lasts as long as the next holder asks.
     fn is_too_short_to_hand_on(is_short: bool) -> bool { is_short }
-    /// A lease is handed on of which too little is left.
+    /// A lease is handed on although too little of it is left.
     SpentLeaseHandedOn => ByClientTest { false }
 
     /// A lease does not linger while another process waits for it.
@@ -40,9 +41,9 @@ rules! { CLIENT:
     /// A lease begins to linger although another process waits for it.
     LingersThoughWaitedFor => ByClientTest { true }
 
-    /// A lease is taken again so often at most: then other processes get their turn.
+    /// A lease is taken again only a limited number of times: then other processes get their turn.
     fn has_turns_left(has_turns: bool) -> bool { has_turns }
-    /// A lease is taken again without end.
+    /// A lease is taken again any number of times.
     RetakenWithoutEnd => ByClientTest { true }
 
     /// The time to linger counts back from the end of a known TTL: another TTL ends it.
@@ -55,23 +56,23 @@ rules! { CLIENT:
     /// A lease that is lost is taken again.
     LostLeaseRetaken => ByClientTest { false }
 
-    /// A client that ends releases what lingers.
+    /// A client that ends releases the leases that linger.
     fn ends_with_client(lingers: bool) -> bool { lingers }
     /// A lease goes on lingering although its client ends.
     LingersBeyondClient => ByClientTest { false }
 
     /// A lease lingers no longer than its time.
     fn linger_ends(until: Instant) -> Instant { until }
-    /// A lease is taken again whose time to linger is over.
+    /// A lease is taken again although its time to linger is over.
     LingersBeyondItsTime => ByClientTest { Instant::MAX }
 
     /// A lease that lingers is taken again only if it lasts as long as the call asks.
     fn lasts_for_call(is_enough: bool) -> bool { is_enough }
-    /// A lease is taken again of which too little is left.
+    /// A lease is taken again although too little of it is left.
     SpentLeaseRetaken => ByClientTest { true }
 
-    /// The leader wakes no task: the executor may put that behind the leader itself.
+    /// The leader wakes no task: the executor may queue the task behind the leader itself.
     fn must_leave(waits_for_task: bool) -> bool { waits_for_task }
-    /// The leader hands out what a task waits for.
+    /// The leader hands out a result that a task waits for.
     LeaderWakesTask => ByClientTest { false }
 }

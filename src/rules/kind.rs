@@ -1,28 +1,28 @@
-//! What the simulation judges.
+//! The kinds of violation that the simulation judges.
 
-/// What must never happen, and what the judge says where it did.
+/// A kind of violation: something that must never happen, and that the judge reports if it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kind {
     /// Two clients believed at one time that they had a key.
     TwoHolders,
-    /// A holder believed longer in its lease than a quorum of nodes held the key for it.
+    /// A holder believed in its lease for longer than a quorum of nodes held the key for it.
     NoGround,
-    /// A node voted for a lock while one went on that it had forgotten.
+    /// A node voted for a lock while an earlier lock that the node had forgotten was still valid.
     Amnesia,
-    /// A vote was counted that its node had not given.
+    /// A client counted a vote that its node had not given.
     Misattributed,
     /// A lease was handed over without a quorum of votes.
     NoQuorum,
-    /// A lease was handed over, or extended, that was over or had less than was asked for.
+    /// A caller got or extended a lease that was over, or that had less time left than asked for.
     ShortLease,
-    /// The deadline of a lease moved on without a quorum, or beyond a limit.
+    /// The deadline of a lease moved on without a quorum, or after its end.
     DeadlineMoved,
-    /// A key was left that nobody holds and nobody will delete.
+    /// A key was left that no client holds and no client will delete.
     Orphan,
     /// A client deleted a token that another client may hold, or the claim of its term.
     ForeignDelete,
-    /// A claim was written where its lock had not been, or for longer than its lock.
+    /// A claim was written at a node that had not held its lock, or for longer than its lock.
     FalseClaim,
     /// Calls that only waited cost the nodes more commands than they may.
     Storm,
@@ -32,28 +32,29 @@ pub enum Kind {
     LostWaiter,
     /// A call overtook calls that had waited longer.
     Order,
-    /// The loss of a lease was not told.
+    /// The engine did not report the loss of a lease.
     LossNotTold,
-    /// A lease was told to be lost that was not.
+    /// The engine reported the loss of a lease that was not lost.
     FalseLoss,
-    /// A place for an attempt was not given back.
+    /// A slot for an attempt was not given back.
     SlotLeak,
-    /// Something was done, or reported, that nobody had asked for.
+    /// A client did or reported something that no caller had asked for.
     Unasked,
-    /// A call was taken that was to be refused, or a lock handed over for too long.
+    /// A client accepted a call that it had to refuse, or handed a lock over for too long.
     LimitIgnored,
     /// A later lease had no higher fence than an earlier one.
     FenceOrder,
-    /// Somebody did not get a lock in the end, or a node did not vote again.
+    /// A client did not get a lock in the end, or a node did not vote again.
     Starved,
-    /// A call was refused, or failed, for a reason that was not there.
+    /// A call was refused, or failed, for a reason that did not exist.
     OddError,
     /// Memory or work grew beyond all bounds.
     Unbounded,
     /// The code's own assertion failed.
     Panic,
-    /// Nothing that the simulation judges, or too rare there: a test in `engine/tests/broken.rs`.
+    /// The simulation does not judge this, or meets it too rarely: a test in
+    /// `engine/tests/broken.rs` finds it.
     ByTest,
-    /// The same, of the client: a test in `client/broken.rs`.
+    /// As `ByTest`, for the client: a test in `client/broken.rs` finds it.
     ByClientTest,
 }

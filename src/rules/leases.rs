@@ -18,12 +18,12 @@ rules! { LEASES:
     /// A failed attempt does not release where its vote is unknown.
     UnknownNotReleased => Orphan { nodes.without(unknown) }
 
-    /// A call that takes a lock over releases its attempt under way: both cannot be valid.
+    /// A call that takes a lock over releases its attempt under way: the two cannot both be valid.
     fn holds_of_attempt(holds: NodeMask) -> NodeMask { holds }
-    /// The attempt of a call that takes a lock over is left.
+    /// A call that takes a lock over leaves its attempt on the nodes.
     AttemptLeftBesideTransfer => Orphan { NodeMask::EMPTY }
 
-    /// What a cancelled call may have written is released.
+    /// A cancelled call releases the keys that it may have written.
     fn with_cancelled(nodes: NodeMask, is_cancelled: bool) -> NodeMask { nodes }
     /// A cancelled acquisition is not released.
     CancelNotReleased => Orphan { if is_cancelled { NodeMask::EMPTY } else { nodes } }
@@ -38,7 +38,8 @@ rules! { LEASES:
     /// A release whose SET was unanswered is paid once only.
     DebtPaidOnce => Orphan { false }
 
-    /// A release that was answered is repeated where a SET or a script may run behind it, and the node would not tell.
+    /// An answered release is repeated where a SET or a script may run behind it, and the node
+    /// would not tell the client.
     fn may_run_behind(is_unanswered: bool, is_told: bool) -> bool { is_unanswered && !is_told }
     /// A release that was answered is done, though a SET or a script may run behind it.
     ReleaseNotRepeated => ByTest { false }
@@ -53,21 +54,21 @@ rules! { LEASES:
     /// A debt ends a TTL after the release, although its SET was answered later.
     DebtEndsTooSoon => ByTest { ends }
 
-    /// A node that lacks the script is sent all of it.
+    /// A node that lacks the script gets its full text.
     fn step_after_noscript<T>(full: T) -> Option<T> { Some(full) }
     /// A release that was answered NOSCRIPT is not sent in full.
     NoScriptNotFollowed => ByTest { None }
 
-    /// A lease is given away once no node may still run a delete or an extension of it: neither would
-    /// be behind the commands of the client that adopts it.
+    /// A lease is given away only once no node may still run a delete or an extension of it. A
+    /// later run would come behind the commands of the client that adopts the lease.
     fn is_settled(is_settled: bool) -> bool { is_settled }
-    /// A lease is given away whose delete or extension may still run.
+    /// A lease is given away although a node may still run a delete or an extension of it.
     UnsettledGivenAway => ByTest { true }
 
-    /// A client forgets the token of a lease that it gives away: what a node tells late of it is
-    /// another's concern.
+    /// A client forgets the token of a lease that it gives away: a late message of a node about the
+    /// token concerns another client.
     fn is_forgotten(is_forgotten: bool) -> bool { is_forgotten }
-    /// A lease that was given away is known as one that is over.
+    /// A client treats a lease that it gave away as a lease that is over.
     GivenAwayRemembered => ForeignDelete { false }
 
     // ---- claims ----
@@ -84,7 +85,7 @@ rules! { LEASES:
 
     /// A release deletes the claim of its term.
     fn ends_claim(is_leader: bool) -> bool { is_leader }
-    /// The claim of a leader that has resigned is left.
+    /// The claim of a leader that has resigned stays on the nodes.
     ClaimKept => Orphan { false }
 
     /// A claim is deleted only where it is the client's own.
@@ -94,7 +95,7 @@ rules! { LEASES:
 
     // ---- extensions ----
 
-    /// A lease has one extension of its caller's at a time.
+    /// A lease has at most one extension of its caller under way.
     fn is_extension_refused(is_busy: bool) -> bool { is_busy }
     /// A second extension begins before the first has ended.
     ExtensionsOverlap => LimitIgnored { false }
@@ -119,9 +120,9 @@ rules! { LEASES:
     /// A node without the key counts as one that extended it.
     RecreatedKeyCountsAsExtended => TwoHolders { if is_key_missing { done } else { answer } }
 
-    /// A lease that is looked after stays over once its deadline has passed.
+    /// A lease stays over once its deadline has passed.
     fn is_won_too_late(is_over: bool) -> bool { is_over }
-    /// An extension that came after the end of a lease that is looked after moves its deadline.
+    /// An extension that came after the end of a lease moves its deadline.
     LateExtensionTaken => DeadlineMoved { false }
 
     /// An extension that missed its quorum leaves the deadline as it is.
@@ -129,17 +130,17 @@ rules! { LEASES:
     /// An extension that missed its quorum moves the deadline on.
     DeadlineMovedByMissedQuorum => DeadlineMoved { new }
 
-    /// An extension has succeeded only if its lease goes on when it is reported.
+    /// An extension succeeds only if its lease is still valid when the success is reported.
     fn is_extended_in_time(now: Instant, ends: Instant) -> bool { now < ends }
     /// An extension that came too late is reported as one in time.
     ExtensionNotChecked => ShortLease { true }
 
-    /// An extension is sent again only if nothing was begun since.
+    /// An extension is sent again only if no other operation on its lease has begun since.
     fn is_sent_again(is_wanted: bool) -> bool { is_wanted }
     /// An extension that a release has overtaken is sent again where its script was missing.
     StaleExtensionResent => ByTest { true }
 
-    /// A lease that is released is kept alive no more.
+    /// The engine no longer keeps a released lease alive.
     fn ends_keeping(is_kept: bool) -> bool { is_kept }
     /// A lease goes on being extended after its release.
     KeepAliveAfterRelease => Unasked { false }

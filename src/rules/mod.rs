@@ -3,8 +3,9 @@
 //!
 //! Layer: bottom. Without feature `sim` no breakage is compiled.
 
-/// Makes a function of each rule, and a [`Mutant`] of each breakage, which a list names. Behind a rule stand the name of
-/// its breakage, what must catch that, and the body that it puts in place of the rule's.
+/// Makes a function of each rule, a [`Mutant`] of each breakage, and a list of the mutants. Behind
+/// each rule stand the name of its breakage, the violation that must show it, and the body that
+/// replaces the rule's.
 macro_rules! rules {
     ($list:ident: $(
         $(#[$rule:meta])*
@@ -21,7 +22,7 @@ macro_rules! rules {
                 if chosen::is(Mutant::$mutant) {
                     return $broken;
                 }
-                // A breakage may look at more than its rule.
+                // A breakage may use arguments that its rule does not.
                 $(let _ = &$argument;)*
                 $holds
             }
@@ -70,13 +71,13 @@ pub struct Mutant {
 
 #[cfg(feature = "sim")]
 impl Mutant {
-    /// All of them.
+    /// All mutants.
     pub fn all() -> impl Iterator<Item = Self> {
         let topics = [VOTES, NODES, LEASES, SETS, TRANSFERS, WAITING, CLIENT];
         topics.into_iter().flatten().copied()
     }
 
-    /// The violation that it must lead to; another one is not what the rule is for.
+    /// The violation that the mutant must lead to. The rule is not there to prevent another kind.
     #[must_use]
     pub const fn kind(self) -> Kind {
         self.kind
@@ -95,7 +96,7 @@ pub(crate) use chosen::run_with;
 
 #[cfg(feature = "sim")]
 mod chosen {
-    //! The breakage that is on, for one thread: seeds run on several.
+    //! The breakage that is on, for each thread: seeds run on several threads.
 
     use std::cell::Cell;
 
@@ -105,13 +106,13 @@ mod chosen {
         static CHOSEN: Cell<Option<Mutant>> = const { Cell::new(None) };
     }
 
-    /// Whether `mutant` is the one that is on.
+    /// Whether `mutant` is on.
     #[inline]
     pub(super) fn is(mutant: Mutant) -> bool {
         CHOSEN.get() == Some(mutant)
     }
 
-    /// Runs `body` with `mutant` on; off again behind it, whatever happens.
+    /// Runs `body` with `mutant` on, and turns it off afterwards, even after a panic.
     pub(crate) fn run_with<R>(mutant: Option<Mutant>, body: impl FnOnce() -> R) -> R {
         struct Off;
         impl Drop for Off {

@@ -23,29 +23,30 @@ rules! { NODES:
     /// A node that was a replica is believed as if it had always been a master.
     RoleChangeUnnoticed => Amnesia { true }
 
-    /// What a message dates is dated by a clock that was read after the message came.
+    /// A time that begins with a message counts from a clock that was read after the message came.
     #[cfg(any(test, feature = "sim"))]
     fn clock_of_message(before: Instant, after: Instant) -> Instant { after }
-    /// What a message dates is dated by a clock that was read before the message came.
+    /// A time that begins with a message counts from a clock that was read before the message came.
     ClockReadBeforeBytes => ByTest { before }
 
-    /// A master that may just have been a replica, which has no memory, is not believed by its age.
-    /// A second replication id tells; a master that was restarted from its RDB file has one too.
+    /// A master that may just have been a replica is not believed by its age: a replica has no
+    /// memory. A second replication id shows it. A master that was restarted from its RDB file has
+    /// one, too.
     fn may_have_been_replica(has_second_replid: bool) -> bool { has_second_replid }
     /// A master that may have been a replica a moment ago is believed by its age.
     PromotionBelieved => Amnesia { false }
 
-    /// A node that has just started says up to a second too much for its age.
+    /// A node that has just started reports an age that is up to a second too high.
     fn surely_lived_s(uptime_s: u64) -> u64 { uptime_s.saturating_sub(1) }
-    /// The age of a node is taken as it says, though it rounds it up.
+    /// The client believes the age that a node reports, though the node rounds it up.
     AgeBelievedTooSoon => ByTest { uptime_s }
 
-    /// A node whose answer only a replica gives has lost what it granted.
+    /// A node that gives an answer which only a replica gives has lost its grants.
     fn is_replica(says_so: bool) -> bool { says_so }
     /// An answer that only a replica gives changes nothing.
     ReadOnlyIgnored => Amnesia { false }
 
-    /// A node that is loading its data may come back without what it granted.
+    /// A node that is loading its data may come back without its grants.
     fn may_lose_memory(is_loading: bool) -> bool { is_loading }
     /// A node that answers that it is loading is still believed.
     LoadingBelieved => Amnesia { false }
@@ -60,14 +61,14 @@ rules! { NODES:
     /// A node that becomes a replica in the middle of its greeting is believed.
     LateRefusalUnheard => ByTest { false }
 
-    /// Behind the first node of an attempt only nodes are asked that still have a vote.
+    /// After the first node of an attempt, the client asks only nodes that still have a vote.
     fn may_be_asked(is_voter: bool) -> bool { is_voter }
-    /// A node that has lost its vote since is asked behind the first one.
+    /// After the first node, the client asks a node that has lost its vote since.
     VoterOfBeforeAsked => ByTest { true }
 
-    /// A node whose connection is being lost is not written to.
+    /// The client does not write to a node whose connection is being lost.
     fn stop_writing(written: &mut NodeMask, lost: NodeId) { written.remove(lost); }
-    /// A node is written to while its connection is being lost.
+    /// The client writes to a node while its connection is being lost.
     LostNodeWritten => Unasked {}
 
     /// A node gets the releases that are owed to it before any SET.
@@ -96,15 +97,15 @@ rules! { NODES:
 
     /// The beginning of a reply is kept until its rest has come.
     fn beginning_of_reply(read: &[u8]) -> &[u8] { read }
-    /// What is left of a reply that came in pieces is lost.
+    /// The beginning of a reply that came in pieces is lost.
     UnfinishedReplyDropped => Misattributed { &[] }
 
-    /// A request that was answered names its slot no more.
+    /// An answered request no longer names its slot.
     fn names_left(names: u16) -> u16 { names - 1 }
     /// An answered request is counted as still open.
     SlotLeaked => SlotLeak { names }
 
-    /// A grant that is taken back counts no more.
+    /// A grant that is taken back no longer counts.
     fn grants_left(grants: u8) -> u8 { grants.wrapping_sub(1) }
     /// A vote that was taken back is still counted.
     WithdrawnStillCounted => ByTest { grants }

@@ -5,7 +5,7 @@ use super::{Kind, Mutant, chosen};
 use crate::time::Instant;
 
 rules! { SETS:
-    /// A call that is denied keeps only its keys before the denied one, whose place this is.
+    /// A denied call keeps only its keys in front of the denied key, which has this place.
     fn keys_kept(place: usize) -> usize { place }
     /// A call waits for one key and keeps all others.
     KeysBehindKept => Starved { usize::MAX }
@@ -17,10 +17,10 @@ rules! { SETS:
 
     /// A set is lost with one of its keys.
     fn is_lost_with(is_key_lost: bool) -> bool { is_key_lost }
-    /// The loss of a key behind the first is the set's secret.
+    /// A set ignores the loss of every key but its first.
     LossOfOneKeyIgnored => ByTest { false }
 
-    /// A call that ends without its set gives back what it has won of it.
+    /// A call that ends without its set gives back the keys that it has won.
     fn is_given_back(is_held: bool) -> bool { is_held }
     /// The keys of a call that failed stay held.
     PartOfSetKept => Orphan { false }

@@ -1,4 +1,4 @@
-//! Locks that change hands by a script: what is offered, and what is handed over.
+//! Locks that change hands by a script: the offers of waiters and the transfers of holders.
 
 #[cfg(feature = "sim")]
 use super::{Kind, Mutant, chosen};
@@ -6,7 +6,8 @@ use crate::quorum::{NodeId, NodeMask};
 use crate::time::Instant;
 
 rules! { TRANSFERS:
-    /// A token that the client deletes at a node, or is about to, has no vote there any more.
+    /// A token that the client deletes at a node, or is about to delete, no longer has a vote
+    /// there.
     fn counts_where_deleted(is_clean: bool) -> bool { is_clean }
     /// A transfer counts although its token is being deleted.
     DeletedTransferCounts => ByTest { true }
@@ -23,12 +24,12 @@ rules! { TRANSFERS:
 
     /// A transfer counts only if the client trusts its node.
     fn is_transfer_trusted(is_node_trusted: bool) -> bool { is_node_trusted }
-    /// A transfer of a node counts that has no vote.
+    /// A transfer counts although its node has no vote.
     DistrustedTransferCounts => ByTest { true }
 
-    /// A transfer counts for the node that ran it, and for no other by which it came.
+    /// A transfer counts for the node that ran it, not for another node that delivered it.
     fn is_by_its_node(is_same: bool) -> bool { is_same }
-    /// A transfer counts for whatever node it came by.
+    /// A transfer counts for any node that delivered it.
     AnyNodeTransfers => ByTest { true }
 
     /// A transfer names the node that it goes by.
@@ -36,25 +37,25 @@ rules! { TRANSFERS:
     /// A transfer names no node.
     TransferNotMarked => ByTest { [0; 8] }
 
-    /// What nobody takes that was handed over is deleted.
+    /// A key that was handed over and that no call takes is deleted.
     fn is_unwanted_deleted(is_unwanted: bool) -> bool { is_unwanted }
-    /// What nobody takes that was handed over is left.
+    /// A key that was handed over and that no call takes is left.
     UnwantedKept => Orphan { false }
 
-    /// What a node has not answered yet it runs behind what it told of.
+    /// A delete that a node has not answered runs behind the transfer that the node has told of.
     fn runs_behind(is_unanswered: bool) -> bool { is_unanswered }
-    /// What is unwanted is left to a delete that the node may have run before.
+    /// An unwanted key is left to a delete that the node may have run before the transfer.
     DeletedBefore => Orphan { true }
 
-    /// Where a connection ended a hand-over may have gone unheard: a delete is owed.
+    /// Where a connection ended, the client may not have heard of a transfer: it owes a delete.
     fn is_unheard_owed(may_be_unheard: bool) -> bool { may_be_unheard }
-    /// What was handed over over a connection that ended is left.
+    /// A key that was handed over on a connection that ended is left.
     UnheardNotOwed => Orphan { false }
 
-    /// A node that is back deletes the offers that were made while it was away: it may have taken the lost
-    /// connection for a listener.
+    /// A node that is back gets deletes for the offers that were made while it was away. The node
+    /// may have taken the lost connection for a listener.
     fn is_deleted_when_back(is_back: bool) -> bool { is_back }
-    /// What was handed over at a node that was away is left.
+    /// A key that was handed over at a node that was away is left.
     OfferWhileAwayKept => ByTest { false }
 
     /// No message deletes the keys of a lease.
@@ -64,22 +65,23 @@ rules! { TRANSFERS:
 
     /// A lease is over for its holder as soon as it is handed over, whatever the nodes answer.
     fn ends_lease(is_handed_over: bool) -> bool { true }
-    /// A lease goes on for its holder that it has handed over.
+    /// A holder goes on with a lease that it has handed over.
     HandedOverStillHeld => NoGround { !is_handed_over }
 
     /// A lock that was taken over is released also where a script may still hand it over.
     fn with_late_scripts(told: NodeMask, heard: NodeMask) -> NodeMask { told.union(heard) }
-    /// A lock that was taken over is released only where that was told.
+    /// A lock that was taken over is released only at the nodes that told of it.
     LateScriptNotReleased => ByTest { told }
 
-    /// A transfer carries all waiters behind the one that gets the lock.
+    /// A transfer carries all waiters behind the waiter that gets the lock.
     fn listed_from(second: usize, end: usize) -> usize { second }
     /// A transfer carries no waiter behind the receiver.
     TransferWithoutList => Order { end }
 
-    /// Clients of other kinds, which see the key standing all the time, get their turn.
+    /// Only a limited number of transfers follow each other: clients of other kinds, which never
+    /// see the key gone, get their turn.
     fn is_in_row(is_short: bool) -> bool { is_short }
-    /// A lock is handed over without end.
+    /// Any number of transfers may follow each other.
     RowWithoutEnd => ByTest { true }
 
     /// A lock is handed over only to a waiter that was there a moment ago.
@@ -87,16 +89,16 @@ rules! { TRANSFERS:
     /// A lock is handed over to a waiter that was silent for long.
     SilentTakesOver => ByTest { true }
 
-    // ---- what a waiter is told ----
+    // ---- messages to a waiter ----
 
     /// Only the token of an offer is handed over: every client can read the tokens of attempts.
     fn is_of_offer(was_offered: bool) -> bool { was_offered }
-    /// A message is a vote for whatever its token belongs to.
+    /// A message is a vote for any token that it names.
     ForgedVoteCounts => ByTest { true }
 
     /// A transfer counts only with the TTL that was offered: the deadline is computed from it.
     fn is_with_offered_ttl(is_same: bool) -> bool { is_same }
-    /// A transfer counts whose key may end before the lease.
+    /// A transfer counts although its key may end before the lease.
     AnyTtlCounts => ByTest { true }
 
     /// A call that has its result takes no other lock over.
@@ -104,36 +106,36 @@ rules! { TRANSFERS:
     /// A call that has its lock takes another one over.
     TakenUpTwice => ByTest { true }
 
-    /// A node that tells late counts as one that told in time.
+    /// A node that tells late of a transfer counts like a node that told in time.
     fn is_late_vote(is_vote: bool) -> bool { is_vote }
     /// A node that has no vote for an offer has one for its lease.
     LateVoteUnchecked => ByTest { true }
 
     /// A vote ends with the delete of the token.
     fn take_vote_back(granted: &mut NodeMask, id: NodeId) { granted.remove(id); }
-    /// A node that deletes the token has its vote still.
+    /// A node that deletes the token keeps its vote.
     DeletedVoteStays => ByTest {}
 
-    /// What a node tells late may bring the list of the waiters behind.
+    /// A late message of a node may bring the list of the waiters behind the call.
     fn late_list<T: Default>(list: T) -> T { list }
     /// A list that comes late is lost.
     LateListLost => ByTest { T::default() }
 
-    // ---- what is offered ----
+    // ---- offers ----
 
     /// A token that was deleted at a node is not offered again.
     fn may_offer_again(is_clean: bool) -> bool { is_clean }
-    /// A token is offered again that has lost the votes of some nodes.
+    /// A token is offered again although it has lost the votes of some nodes.
     DeletedTokenOffered => ByTest { true }
 
     /// Where a script may still write the token of a lease, its release is repeated.
     fn with_untold(unanswered: NodeMask, untold: NodeMask) -> NodeMask { unanswered.union(untold) }
-    /// A node that has not told of its script is taken for one that has run it.
+    /// The client assumes that a node has run its script although the node has not told of it.
     UntoldTakenForRun => ByTest { unanswered }
 
-    /// A script may write the token of an ended offer once more: what is owed for it has no end.
+    /// A script may write the token of an ended offer once more: the debt for the offer has no end.
     fn with_held(tainted: NodeMask, holds: NodeMask) -> NodeMask { tainted.union(holds) }
-    /// What is owed for an ended offer is forgotten after its TTL.
+    /// The debt for an ended offer is forgotten after its TTL.
     OfferDebtEnds => ByTest { tainted }
 
     /// An offer that is over is remembered for as long as a script may write its token.
@@ -141,19 +143,20 @@ rules! { TRANSFERS:
     /// An offer that is over is forgotten.
     OfferForgotten => Orphan { now }
 
-    /// Where a connection ended a delete is owed for an offer that is over, too.
+    /// Where a connection ended, the client owes a delete for an ended offer, too.
     fn is_left_when_over(is_over: bool) -> bool { false }
-    /// What was handed over unheard to an offer that is over is left.
+    /// A key that was handed over unheard to an ended offer is left.
     OverOfferNotOwed => Orphan { is_over }
 
-    /// What was owed for an offer is void once the offer is a lease, which has its own release.
+    /// The debt for an offer is void once the offer is a lease, which has its own release.
     fn is_debt_void(is_lease: bool) -> bool { is_lease }
-    /// What was owed for an offer is paid out of its lease.
+    /// The debt for an offer deletes the key of its lease.
     DebtPaidOutOfLease => ByTest { false }
 
-    /// A lock that was handed over in vain is deleted at all nodes, in front of the next waiter's attempt.
+    /// A lock that was handed over in vain is deleted at all nodes, in front of the next waiter's
+    /// attempt.
     fn others_told(others: NodeMask) -> NodeMask { others }
-    /// A lock that was handed over in vain is deleted by the nodes alone that have told of it.
+    /// A lock that was handed over in vain is deleted only at the nodes that have told of it.
     OthersNotDeleted => ByTest { NodeMask::EMPTY }
 
     /// The waiters behind a lock that was handed over in vain get their turn once.
@@ -168,9 +171,9 @@ rules! { TRANSFERS:
 
     // ---- the channel ----
 
-    /// A client that leaves deletes what may have been handed over before.
+    /// A client that leaves the channel deletes the keys that may have been handed over before.
     fn left_behind(rest: NodeMask) -> NodeMask { rest }
-    /// A client leaves what was handed over before.
+    /// A client that leaves the channel deletes no key that was handed over before.
     HandedOverBeforeKept => ByTest { NodeMask::EMPTY }
 
     /// A client that ends leaves the channel.
@@ -178,7 +181,8 @@ rules! { TRANSFERS:
     /// A client ends without leaving the channel.
     EndsInChannel => ByTest { false }
 
-    /// A client listens at one of two addresses of a server: else it passes each message on twice.
+    /// A client listens at one of two addresses of a server: else it would pass on each message
+    /// twice.
     fn may_listen(is_duplicate: bool) -> bool { !is_duplicate }
     /// A client listens at both addresses of a server.
     DuplicateListens => ByTest { true }
@@ -187,12 +191,12 @@ rules! { TRANSFERS:
 
     /// A lock is handed over only with a TTL that its holder could use, too.
     fn is_handed_ttl_allowed(is_allowed: bool) -> bool { is_allowed }
-    /// A lock is handed over with whatever TTL the waiter wants.
+    /// A lock is handed over with any TTL that the waiter wants.
     HandedTtlNotBounded => LimitIgnored { true }
 
     /// A lock is handed over only while most of the TTL of the waiter's offer is left.
     fn is_fresh(is_fresh: bool) -> bool { is_fresh }
-    /// A waiter is handed a lock of which it has too little left.
+    /// A waiter gets a lock although too little of its TTL is left.
     StaleOfferTaken => ByTest { true }
 
     /// A node that refuses the script gets the plain release.
@@ -205,7 +209,7 @@ rules! { TRANSFERS:
     /// A key whose script was lost is left.
     LostScriptNotOwed => ByTest { false }
 
-    /// Where too few nodes can tell the waiter, it is woken.
+    /// If too few nodes can tell the waiter of the transfer, the holder wakes it.
     fn to_wake_instead<T>(handover: Option<T>) -> Option<T> { handover }
     /// A waiter that too few nodes can tell is left waiting.
     FailedHandOverSilent => ByTest { None }

@@ -1,4 +1,4 @@
-//! What gives a client a lock: votes, fences, and how long the lock is valid.
+//! The rules by which a client wins a lock: votes, fences, and how long the lock is valid.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ rules! { VOTES:
 
     /// A lock needs the grants of a quorum of nodes.
     fn quorum(configured: u32) -> u32 { configured }
-    /// One vote fewer is taken for a quorum.
+    /// One vote fewer than a quorum counts as a quorum.
     QuorumOffByOne => NoQuorum { configured - 1 }
 
     /// Only a node that said so has granted.
@@ -42,9 +42,9 @@ rules! { VOTES:
     /// A refusal in the second round counts as an accept.
     RefusalAccepted => FenceOrder { true }
 
-    /// A node accepts a number where its grant would count, and nowhere else.
+    /// An accept of a node counts where the node's grant would count, and nowhere else.
     fn is_accept_trusted(is_granted: bool) -> bool { is_granted }
-    /// An accept counts that came from a node without a vote.
+    /// An accept of a node without a vote counts.
     DistrustedAcceptCounts => ByTest { true }
 
     /// Each proposal of a client is above its last one.
@@ -71,9 +71,9 @@ rules! { VOTES:
     /// A TTL beyond `max_ttl` is taken.
     TtlNotBounded => LimitIgnored { least_ms <= ttl_ms }
 
-    /// The validity of a lock is its TTL without what the clocks may drift.
+    /// The validity of a lock is its TTL minus the allowance for clock drift.
     fn drift_ms(drift_ms: u32) -> u32 { drift_ms }
-    /// The allowance for drift is not taken off the validity.
+    /// The allowance for drift is not subtracted from the validity.
     ValidityWithoutDrift => TwoHolders { 0 }
 
     /// The validity counts from a clock that was read before the first byte was written.
@@ -98,13 +98,13 @@ rules! { VOTES:
     /// An operation whose nodes do not answer is never judged.
     RoundNeverJudged => Overdue { true }
 
-    /// Only an attempt that is undecided waits for nodes on their way.
+    /// Only an undecided attempt waits for nodes on their way.
     fn may_still_wait(is_undecided: bool) -> bool { is_undecided }
     /// A decided attempt goes on waiting for nodes on their way, and writes to them.
     DecidedAttemptStillWaits => Orphan { true }
 
     /// The holder of a lease that is kept alive is told when the lease is over.
     fn is_end_told(is_over: bool) -> bool { is_over }
-    /// The end of a lease that is kept is not told.
+    /// The holder of a lease that is kept alive is not told when the lease is over.
     LossNotTold => LossNotTold { false }
 }

@@ -1,12 +1,12 @@
-//! The clients: the production engine in a loop as a driver's, which can be stopped between any
-//! two of its steps.
+//! The clients: each runs the production engine in a loop like a driver's. The simulation can stop
+//! a client between any two steps of its loop.
 //!
 //! # Contract
 //!
 //! - The loop keeps the order that [`crate::engine`] asks for: read, judge, connect, take results,
-//!   begin what is to be begun, write.
-//! - A step that reads the clock and one that uses the reading are two steps: time may pass between
-//!   them, as on a machine that schedules somebody else.
+//!   begin operations, write.
+//! - Reading the clock and using the reading are two steps: time may pass between them, as on a
+//!   machine that schedules another process.
 
 use super::clock::{Clock, Global, MS, SECOND, US};
 use super::counts::{Fault, Path};
@@ -33,9 +33,9 @@ const WALL_US: u64 = 1_700_000_000_000_000;
 /// One client: a process with an engine.
 pub(super) struct SimClient {
     pub(super) engine: Engine,
-    /// What its callers share, in a seed where locks may linger.
+    /// The table that its callers share, in a seed where locks may linger.
     pub(super) front: Option<Front>,
-    /// What the leases stand on that its callers have let go of.
+    /// The grounds of the leases that its callers have let go of.
     pub(super) grounds: Vec<(LeaseId, Ground)>,
     pub(super) clock: Clock,
     /// How far its wall clock is ahead of the true time, in microseconds.
@@ -49,24 +49,23 @@ pub(super) struct SimClient {
     pub(super) dropped: Vec<LeaseId>,
     /// Leases that were released out of turn.
     pub(super) given_up: Vec<LeaseId>,
-    /// What the tokens that this process draws begin with.
+    /// The beginning of all tokens that this process draws.
     pub(super) token_start: String,
     /// The id of this process among clients.
     pub(super) id: [u8; 8],
-    /// Given tokens so far.
-    /// Keys that it has still to lock, in the end.
+    /// Keys that the client still has to lock in the end.
     pub(super) goals: Vec<usize>,
-    /// Read before the sockets were, in this pass.
+    /// The clock at the beginning of this pass, read before the sockets were.
     pass_began: Instant,
-    /// What its system gave it of one connection, and it has not handed to its engine.
+    /// The bytes that the client has read from one connection and not handed to its engine.
     taken: Vec<u8>,
-    /// It is about to end in good order, by then.
+    /// Set if the client is to end in good order: the latest time for its end.
     pub(super) closing: Option<Global>,
     stage: Stage,
     stopped_until: Global,
     /// How long it stood still, in all.
     pub(super) stood: Global,
-    /// The same when it last read its clock to begin something.
+    /// How long it had stood still when it last read its clock to begin something.
     pub(super) stood_before: Global,
     wake_at: Global,
     /// When calls were last judged by time, on its clock.
@@ -151,19 +150,19 @@ impl SimClient {
         first.map(|(key, token)| (key.to_vec(), token)).into_iter().chain(more).collect()
     }
 
-    /// It is to end by then.
+    /// The client is to end by `until`.
     pub(super) fn close(&mut self, until: Global) {
         self.closing = self.closing.or(Some(until));
     }
 
-    /// What it reads on its clock.
+    /// What the client reads on its clock.
     pub(super) fn local(&self, now: Global) -> Instant {
         self.clock.local(now)
     }
 }
 
 impl World {
-    /// Something has come up for a client.
+    /// The client has something to do at `at`.
     pub(super) fn wake(&mut self, client: usize, at: Global) {
         let this = &mut self.clients[client];
         let at = at.max(this.stopped_until).max(self.now);
@@ -182,7 +181,7 @@ impl World {
         this.stopped_until = this.stopped_until.max(until);
     }
 
-    /// Nobody is stopped any longer.
+    /// No client is stopped any longer.
     pub(super) fn resume_all(&mut self) {
         for client in 0..self.clients.len() {
             let this = &mut self.clients[client];
@@ -226,7 +225,8 @@ impl World {
         }
     }
 
-    /// How long a client stops in the middle: mostly shortly, now and then for a lifetime of locks.
+    /// How long a client stops between two steps: mostly for a short time, now and then for a
+    /// lock's lifetime.
     fn pause_within(&mut self) -> Global {
         let ttl = self.plan.max_ttl_ms * MS;
         if self.random.chance(self.plan.long_pauses) {
@@ -240,7 +240,7 @@ impl World {
         .max(1)
     }
 
-    /// One step of the loop; what comes after it.
+    /// Makes one step of the loop. Returns the next stage.
     fn step(&mut self, client: usize, stage: Stage) -> Stage {
         match stage {
             Stage::Asleep => Stage::Asleep,
@@ -261,7 +261,8 @@ impl World {
                 }
             }
             Stage::Judge => {
-                // Either clock does: one from before the reading, or one from behind it.
+                // Both readings will do: the one from before the sockets were read, or the one from
+                // after.
                 let (is_old, this) = (self.random.chance(500), &self.clients[client]);
                 Stage::JudgeAt(if is_old { this.pass_began } else { this.local(self.now) })
             }
@@ -303,7 +304,7 @@ impl World {
         }
     }
 
-    /// What comes next where a client does not keep to its loop: what was read is always handed in.
+    /// The next stage if a client strays from its loop. Bytes that were read are always handed in.
     fn stray_from(&mut self, next: Stage) -> Stage {
         if matches!(next, Stage::HandIn { .. }) || !self.jumps() {
             return next;
@@ -334,7 +335,7 @@ impl World {
         self.turn_table(client, now);
     }
 
-    /// Begins what is to be begun next, if the sockets need not be read before.
+    /// Begins the next task that is due, unless the sockets have to be read first.
     fn begin_next(&mut self, client: usize) -> Stage {
         let now = self.now;
         if self.close_down(client, self.clients[client].local(now)) {
@@ -352,7 +353,7 @@ impl World {
         Stage::BeginAt { task, now: local }
     }
 
-    /// Reads what the system has of one connection.
+    /// Reads the bytes that the system has of one connection.
     fn read(&mut self, client: usize, node: usize) {
         let Some(id) = self.clients[client].links[node] else { return };
         let conn = &mut self.conns[id];
@@ -365,7 +366,7 @@ impl World {
         }
     }
 
-    /// Tells the engine what was read of one connection, by a clock that is read now.
+    /// Hands the engine the bytes that were read of one connection, by a clock that is read now.
     fn hand_in(&mut self, client: usize, node: usize) {
         let bytes = std::mem::take(&mut self.clients[client].taken);
         let Some(id) = self.clients[client].links[node] else { return };
@@ -384,7 +385,7 @@ impl World {
             self.deliver(client, node_id, &bytes, now);
             self.check_moved(client, now);
         }
-        // The engine may have had enough of it meanwhile; that is for `settle_connections`.
+        // The engine may want to close the connection by now: that is for `settle_connections`.
         if let Some(News::Ended(cause)) = self.conns[id].news {
             self.leave(client, node);
             self.counts.path(Path::Lost);
@@ -465,14 +466,14 @@ impl World {
             }
         }
         if is_cut_off {
-            // It was the client's own network.
+            // The fault was in the client's own network.
             for node in 0..self.plan.nodes {
                 self.reset(client, node);
             }
         }
     }
 
-    /// The loop has nothing to do; it will have at some time.
+    /// The loop has nothing to do before a later time.
     fn sleep(&mut self, client: usize) {
         if self.has_closed(client) {
             return;
@@ -497,13 +498,12 @@ impl World {
         if has_output || has_input || !this.dropped.is_empty() {
             at = self.now;
         }
-        // A turn of the loop takes its time.
+        // A pass of the loop takes time.
         self.wake(client, at.max(self.now + 10 * US));
         self.look_at_nodes(client);
     }
 
-    /// Now and then: how does the client see its nodes?
-    /// Keys whose release was dropped for want of room are left to their TTL.
+    /// Notes a client that dropped releases for want of room: their keys are left to the TTL.
     pub(super) fn note_dropped(&mut self, client: usize) {
         let this = &self.clients[client];
         let nodes = this.engine.nodes(this.local(self.now));
@@ -512,6 +512,7 @@ impl World {
         }
     }
 
+    /// Looks, now and then, at how the client sees its nodes.
     fn look_at_nodes(&mut self, client: usize) {
         if self.random.chance(50) {
             self.look_for_forgotten(client);
@@ -541,7 +542,7 @@ impl World {
         self.oracle.check(Kind::Unbounded, slots <= SLOTS_MAX, || format!("{slots} slots in use"));
     }
 
-    /// The client's process dies, and another takes its place that knows nothing.
+    /// The client's process dies. Another process takes its place and knows nothing.
     pub(super) fn die(&mut self, client: usize) {
         self.note_dropped(client);
         for node in 0..self.plan.nodes {
@@ -567,8 +568,8 @@ impl World {
     }
 }
 
-/// What a node's output may be beyond its room: a greeting, and what tells others of locks.
+/// How far a node's output may exceed its room: a greeting, and messages to other clients.
 const GREETING_LEN_MAX: usize = 8 << 10;
 
-/// More attempts than this cannot be remembered for good reason: seeds are small.
+/// Seeds are small: a client has no good reason to remember more attempts than this.
 const SLOTS_MAX: usize = 3000;

@@ -1,4 +1,4 @@
-//! The end of a client in good order, and the questions that it asks before it.
+//! The end of a client in good order, and the questions that it asks before its end.
 
 use super::client::SimClient;
 use super::clock::Global;
@@ -14,7 +14,7 @@ use crate::time::Instant;
 use std::time::Duration;
 
 impl World {
-    /// The client gives everything up that it has or wants. Whether it is about to end.
+    /// The client gives up everything that it has or wants. Returns whether it is about to end.
     pub(super) fn close_down(&mut self, client: usize, now: Instant) -> bool {
         if self.clients[client].closing.is_none() {
             return false;
@@ -41,8 +41,8 @@ impl World {
         true
     }
 
-    /// A client that is about to end does so when nothing is left to be released, or its time is up.
-    /// Whether it has.
+    /// A client that is about to end does so when nothing is left to be released, or its time is
+    /// up. Returns whether it has ended.
     pub(super) fn has_closed(&mut self, client: usize) -> bool {
         let Some(until) = self.clients[client].closing else { return false };
         let this = &self.clients[client];
@@ -57,7 +57,7 @@ impl World {
             return false;
         }
         let nodes = this.engine.nodes(this.local(self.now));
-        // What is owed to nodes that cannot answer is left to the TTL.
+        // The client leaves its debts to nodes that cannot answer to the TTL.
         if is_done && nodes.iter().all(|node| node.votes && node.debts == 0) {
             self.counts.path(Path::Closed);
             self.look_for_left(client);
@@ -66,7 +66,7 @@ impl World {
         true
     }
 
-    /// A question is put to all nodes.
+    /// A task puts a question to all nodes.
     pub(super) fn ask(&mut self, client: usize, task: usize, now: Instant) {
         let question = self.random.next().to_string().into_bytes();
         let key = self.plan.on_nodes(self.random.index(self.plan.keys));
@@ -80,11 +80,11 @@ impl World {
         self.clients[client].tasks[task].question = question;
     }
 
-    /// The answers are in: each is one to what was asked.
+    /// The answers have come: each must be the answer to the question.
     pub(super) fn asked(&mut self, client: usize, task: usize, answers: &[NodeAnswers]) {
         self.counts.path(Path::Queried);
         let question = &self.clients[client].tasks[task].question;
-        // A server that runs a script for long says no more than that.
+        // A server that runs a long script answers only that it is busy.
         let wanted = [Reply::Text(question.clone()), Reply::Error(Cause::Busy)];
         let is_strange =
             |node: &&NodeAnswers| node.replies.get(1).is_some_and(|it| !wanted.contains(it));

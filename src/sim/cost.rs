@@ -1,5 +1,5 @@
-//! What waiting costs: while nothing changes, a client whose calls only wait sends each node a bounded
-//! number of commands.
+//! The cost of waiting: while nothing changes, a client whose calls only wait sends each node a
+//! bounded number of commands.
 
 use super::clock::{Global, MS, SECOND};
 use super::counts::Path;
@@ -8,14 +8,14 @@ use super::world::World;
 use crate::resp::{Decoder, Limits};
 use crate::rules::Kind;
 
-/// Per second, a waiting call asks one node ten times for the holder, and tells the holder four times
-/// that it still waits.
+/// Per second, a waiting call asks one node ten times for the holder, and tells the holder four
+/// times that it still waits.
 const COMMANDS_MAX: usize = 24;
 
-/// What a look at a key takes.
+/// The commands that one look at a key takes.
 const LOOK_COMMANDS: u64 = 3;
 
-/// What a client has sent since something changed last.
+/// The commands that a client has sent since the last change.
 #[derive(Debug, Default)]
 pub(super) struct Quiet {
     since: Global,
@@ -30,7 +30,7 @@ impl World {
 
     /// A client writes these bytes to a node.
     pub(super) fn count_commands(&mut self, client: usize, node: usize, mut bytes: &[u8]) {
-        // What follows a change takes its time.
+        // The commands that follow a change take some time.
         let since = self.changed_at + SECOND;
         let quiet = &mut self.quiet[client];
         if quiet.since < since {
@@ -54,7 +54,7 @@ impl World {
         // A call that has come upon leftovers of other locks makes some attempts at once.
         let seconds = (self.now - quiet.since) / SECOND + 4;
         self.counts.path(Path::WaitedStill);
-        // Where there is nobody to tell, a call looks at its own pace.
+        // A call that has no holder to tell polls at its own pace.
         let looks = LOOK_COMMANDS * SECOND / (self.plan.gap / 10).max(5 * MS);
         let bound = calls * (COMMANDS_MAX + looks as usize) * seconds as usize;
         self.oracle.check(Kind::Storm, most <= bound, || {

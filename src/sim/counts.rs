@@ -15,7 +15,7 @@ macro_rules! counted {
         }
 
         impl $name {
-            /// All of them.
+            /// All variants.
             pub const ALL: &'static [Self] = &[$(Self::$variant),*];
         }
     };
@@ -66,7 +66,7 @@ counted! {
         Policy,
         /// A client ended in good order, and another took its place.
         Close,
-        /// A server pushed messages that nobody had asked for.
+        /// A server pushed messages that no client had asked for.
         Push,
         /// A client was stopped for up to some node timeouts.
         Pause,
@@ -88,17 +88,17 @@ counted! {
         MessageLost,
         /// A published message came late.
         MessageLate,
-        /// Somebody published garbage for a client.
+        /// A forger published garbage for a client.
         ForgedGarbage,
-        /// Somebody published that others wait for a key.
+        /// A forger published that other calls wait for a key.
         ForgedAnnouncement,
-        /// Somebody published that a key is free.
+        /// A forger published that a key is free.
         ForgedWake,
-        /// Somebody published that another waits no more.
+        /// A forger published that another call no longer waits.
         ForgedGiveUp,
-        /// Somebody published a list as long as may be, or longer.
+        /// A forger published a list of the greatest allowed length, or a longer one.
         ForgedGiant,
-        /// Somebody published that a node has written a token for a client.
+        /// A forger published that a node has written a token for a client.
         ForgedTransfer,
         /// A node told a client twice that it has written a token.
         TransferRepeated,
@@ -106,15 +106,15 @@ counted! {
 }
 
 counted! {
-    /// What a seed looks at, beside what all do.
+    /// The subject of a seed, beside what all seeds test.
     Setting {
         /// Nothing special.
         Common,
         /// Masters become replicas and masters again.
         Roles,
-        /// Such replicas take writes, and load or miss their master.
+        /// Masters become replicas that take writes, and that load or miss their master.
         Syncing,
-        /// What closed connections had left runs late.
+        /// Requests that closed connections left behind run late.
         Ghosts,
         /// Servers freeze.
         Ice,
@@ -122,7 +122,8 @@ counted! {
         Rights,
         /// Locks go from one waiter to the next.
         HandOver,
-        /// Clients stand still with a clock in hand, while restarted servers say their age.
+        /// Clients stand still after they read their clock, while restarted servers report their
+        /// age.
         OldClocks,
         /// Leases are given away and adopted, or held for long while calls wait.
         GivenAway,
@@ -152,11 +153,11 @@ counted! {
         Duplicate,
         /// Nodes say that they are in a cluster.
         ClusterMode,
-        /// Nodes may evict keys, as they say.
+        /// Nodes say that they may evict keys.
         Evicting,
-        /// Leases may be extended so often, and for so long.
+        /// Leases may be extended a limited number of times, or for a limited time.
         BoundedLeases,
-        /// Questions are put to all nodes.
+        /// Tasks put questions to all nodes.
         Queries,
         /// Clients end in good order.
         Closing,
@@ -172,13 +173,13 @@ counted! {
         SetLocked,
         /// A lock was won.
         Locked,
-        /// It has a fence.
+        /// A lock was won with a fence.
         Fenced,
         /// A fenced attempt needed a second round.
         SecondRound,
         /// A lease lingered behind its unlock.
         Lingers,
-        /// A lease was taken again that lingered.
+        /// A lease that lingered was taken again.
         Retaken,
         /// A lease went from one call of its client to the next.
         PassedOn,
@@ -234,7 +235,7 @@ counted! {
         LimitReached,
         /// A client ended with nothing left to be released.
         Closed,
-        /// A node's debts were too many.
+        /// A client dropped a debt, because a node had too many.
         DebtDropped,
         /// A server answered `-MASTERDOWN`.
         MasterDownReply,
@@ -258,7 +259,7 @@ counted! {
         Refused,
         /// A connection was given up by the engine.
         GivenUp,
-        /// A server ran what a closed connection had left.
+        /// A server ran requests that a closed connection had left behind.
         GhostRan,
         /// A node was seen in quarantine.
         Quarantined,
@@ -288,17 +289,17 @@ counted! {
         Woken,
         /// A waiter was woken, and others wait behind it.
         HandedOn,
-        /// Nobody heard an announcement.
+        /// No client received an announcement.
         Unheard,
         /// A safety poll found the key gone.
         PollFoundGone,
-        /// A client queued behind the one that it had woken itself.
+        /// A client queued behind the call that it had woken itself.
         QueuedBehind,
-        /// A call was given its turn by another of its client.
+        /// A call got its turn from another call of the same client.
         PassedWithin,
         /// One node was asked before the others.
         Gated,
-        /// A waiter told the holder that it waits no more.
+        /// A waiter told the holder that it no longer waits.
         GaveUp,
         /// A node told the holder of a call whose first attempt was under way.
         Introduced,
@@ -306,7 +307,7 @@ counted! {
         HandedOver,
         /// A waiter took a lock over.
         TakenOver,
-        /// A lock was handed over that nobody took.
+        /// A lock was handed over, and no call took it.
         TransferUnwanted,
         /// A lock was handed over in part, and no more of it came.
         TransferPartly,
@@ -365,7 +366,7 @@ impl Counts {
         self.paths[path as usize] += 1;
     }
 
-    /// Takes in what the engines did unseen.
+    /// Adds the events that only the engines see.
     pub(super) fn take_sights(&mut self) {
         for (sight, path) in [
             (Sight::Woken, Path::Woken),
@@ -389,7 +390,7 @@ impl Counts {
         }
     }
 
-    /// How many seeds looked at it.
+    /// How many seeds had this subject.
     #[must_use]
     pub fn of_setting(&self, setting: Setting) -> u64 {
         self.settings[setting as usize]
@@ -401,7 +402,7 @@ impl Counts {
         self.faults[fault as usize]
     }
 
-    /// How often a way was taken.
+    /// How often a path was taken.
     #[must_use]
     pub fn of_path(&self, path: Path) -> u64 {
         self.paths[path as usize]

@@ -1,5 +1,5 @@
-//! Times that operations and leases are bound to: every operation ends by its own deadline, and a
-//! lease's deadline counts from the round that it was won in.
+//! The time limits of operations and leases. Every operation ends by its own deadline. A lease's
+//! deadline counts from the round in which it was won.
 
 use super::clock::{Global, MS};
 use super::plan::Plan;
@@ -12,14 +12,14 @@ use crate::time::Instant;
 use std::time::Duration;
 
 impl Plan {
-    /// Whether leases may not be extended for ever.
+    /// Whether the extensions of a lease are limited.
     pub(super) const fn is_bounded(&self) -> bool {
         self.rare.max_extensions.is_some() || self.rare.max_hold.is_some()
     }
 }
 
 impl World {
-    /// How long a round may take that waits for nodes on their way.
+    /// How long a round may take if it waits for nodes on their way.
     pub(super) fn round_time(&self) -> Duration {
         Duration::from_nanos(self.plan.connect_timeout.max(self.plan.node_timeout))
     }
@@ -36,11 +36,11 @@ impl World {
         nearest.map_or(Instant::MAX, |deadline| now + deadline)
     }
 
-    /// No operation goes on after its deadline, but for what the client stood still meanwhile.
+    /// No operation goes on after its deadline, except for the time that the client stood still.
     pub(super) fn check_ends(&mut self, client: usize) {
         let this = &self.clients[client];
         let late = this.tasks.iter().find(|task| {
-            // On a clock that may be the faster one.
+            // The client's clock may be the faster one.
             let stood = Duration::from_nanos((this.stood - task.stood) * 9 / 8);
             let is_under_way = task.op.is_some() || task.call.is_some();
             is_under_way && task.ends < Instant::MAX && task.ends + stood < this.judged_at
@@ -53,12 +53,13 @@ impl World {
         }
     }
 
-    /// What a client allows for clock rates in a TTL.
+    /// The part of a TTL that a client allows for clock rates.
     pub(super) fn drift_ms(&self, ttl_ms: u64) -> u64 {
         Drift::new(self.plan.drift_ppm as f64 / 1e6).unwrap_or_default().of_ms(ttl_ms)
     }
 
-    /// A quorum has moved the deadline of a task's lease on: the round of that began a TTL before.
+    /// A quorum has moved the deadline of a task's lease on. The round that did so began one
+    /// validity before that deadline.
     pub(super) fn moved_on(&mut self, client: usize, task: usize, is_first: bool) {
         let this = &self.clients[client];
         let ttl_ms = this.tasks[task].ttl_ms;
@@ -75,7 +76,7 @@ impl World {
         (place.began, place.deadline) = (began, deadline);
         place.extensions += u32::from(is_new && !is_first);
         let (place, plan) = (&self.clients[client].tasks[task], &self.plan);
-        // Of several keys, each has its own extensions.
+        // Each of several keys has its own extensions.
         let is_single = place.more.is_empty();
         let is_often =
             is_single && plan.rare.max_extensions.is_some_and(|most| place.extensions > most);
@@ -86,8 +87,8 @@ impl World {
         });
     }
 
-    /// No answer that was read at `now` has moved the deadline of a lease on that is looked after and
-    /// was over: its holder may have seen that.
+    /// No answer that was read at `now` has moved on the deadline of a kept lease that was over.
+    /// Its holder may have seen the end.
     pub(super) fn check_moved(&mut self, client: usize, now: Instant) {
         let this = &mut self.clients[client];
         for task in this.tasks.iter_mut().filter(|task| task.is_kept) {

@@ -2,12 +2,12 @@
 //!
 //! # Oracles
 //!
-//! - A client writes a claim only to a node that has held the token of the claim since the node's process
-//!   began. Where nothing is late, the node holds it when the claim comes.
+//! - A client writes a claim only to a node that has held the token of the claim since the node's
+//!   process began. Where nothing is late, the node holds it when the claim comes.
 //! - A claim lasts no longer than the longest TTL that its client asked for the lock.
 //! - A client deletes no claim of another client's term.
-//! - Where nothing is late, a client that remembers no lock has left no claim at a node to which it is still
-//!   connected. In the end nobody has (`healed`).
+//! - Where nothing is late, a client that remembers no lock has left no claim at a node to which it
+//!   is still connected. In the end no client has left one (`healed`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,10 +20,10 @@ use super::world::World;
 use crate::claim::CLAIM_SUFFIX;
 use crate::rules::Kind;
 
-/// What an election is like.
+/// The settings of an election.
 #[derive(Debug)]
 pub(super) struct Elections {
-    /// How often a call for a lock campaigns, in a thousand.
+    /// Of a thousand calls for a lock, how many campaign.
     campaigns: u64,
     /// Nothing is late, and no node refuses or forgets anything.
     is_calm: bool,
@@ -32,16 +32,16 @@ pub(super) struct Elections {
 /// What is known of claims from the true history.
 #[derive(Debug, Default)]
 pub(super) struct History {
-    /// What nodes have held: the node and the life of its process, the key, the token.
+    /// The tokens that nodes have held: the node and the life of its process, the key, the token.
     held: BTreeSet<(usize, u64, usize, Vec<u8>)>,
     /// The longest TTL that was asked for a token.
     ttls: BTreeMap<Vec<u8>, u64>,
-    /// The connection that the last claim of a key came by to a node.
+    /// The connection through which the last claim of a key came to a node.
     came_by: BTreeMap<(usize, usize), usize>,
 }
 
 impl History {
-    /// A client asks for the lock with this token to last so long.
+    /// A client asks for the lock with this token and this TTL.
     pub(super) fn asked(&mut self, token: &[u8], ttl_ms: u64) {
         let longest = self.ttls.entry(token.to_vec()).or_default();
         *longest = ttl_ms.max(*longest);
@@ -87,7 +87,7 @@ impl Plan {
 
     /// Whether nothing makes a claim late.
     fn is_calm(&self) -> bool {
-        // A client that strays from its loop reads late what came meanwhile.
+        // A client that strays from its loop reads late the answers that came meanwhile.
         let is_calm = self.rare.elections.as_ref().is_some_and(|elections| elections.is_calm);
         is_calm && self.strays.is_none()
     }
@@ -116,7 +116,7 @@ impl World {
         names.map(claim).collect()
     }
 
-    /// A node has just run commands of a client, that came by this connection.
+    /// A node has just run commands of a client, which came through this connection.
     pub(super) fn look_at_claims(&mut self, conn: usize, tokens: &Tokens, claims: Claims) {
         if self.plan.rare.elections.is_none() {
             return;
@@ -186,7 +186,7 @@ impl World {
     }
 }
 
-/// The token that a claim names: behind the time and the name of the leader.
+/// The token that a claim names, behind the time and the name of the leader.
 fn token_of(claim: &[u8]) -> &[u8] {
     claim.splitn(3, |byte| *byte == b' ').nth(2).unwrap_or_default()
 }

@@ -2,13 +2,14 @@
 //!
 //! # Contract
 //!
-//! Nothing is done that the library does not promise to survive (README, "What is promised"):
+//! The simulation does nothing that the library does not promise to survive (README, "What is
+//! promised"):
 //!
 //! - A clock goes forward, and a key is dropped, only on as many nodes as the quorum has votes to
 //!   spare: `2q - N - 1`.
-//! - A node that was a replica becomes a master again only after each client that is connected was
-//!   told of it, or has lost its connection; and clients that never met this process of the node do
-//!   not meet it before every lock that it forgot is over.
+//! - A node that was a replica becomes a master again only after each connected client was told of
+//!   it, or has lost its connection. Clients that never met this process of the node do not meet it
+//!   before every lock that it forgot is over.
 
 use super::clock::{Global, MS};
 use super::counts::Fault;
@@ -16,13 +17,13 @@ use super::node::SimNode;
 use super::world::{Event, Mend, Phase, World};
 use redbolt_embedded::model::{Condition, Server};
 
-/// Faults go on until so many attempts were made.
+/// Faults go on until clients have made this many attempts.
 const ATTEMPTS_LEAST: u64 = 60;
 
-/// Leases to be had before all is healed, if they can be had.
+/// How many leases clients are to win before all is healed, if they can.
 const LEASES_LEAST: u64 = 16;
 
-/// After so many rounds it is healed whatever was reached.
+/// After this many rounds all is healed, whatever the clients have reached.
 const FAULT_ROUNDS_MAX: u64 = 80;
 
 impl World {
@@ -94,7 +95,7 @@ impl World {
         }
     }
 
-    /// Faults of a node, which must be up and itself.
+    /// Faults of a node, which must be up, not frozen and a master.
     fn inflict_on_node(&mut self, fault: Fault, index: usize, mut spell: Global) {
         let is_loose = index < self.plan.spare;
         let node = &self.nodes[index];
@@ -168,8 +169,8 @@ impl World {
         self.after(spell, mend(what));
     }
 
-    /// Most ways of comparing and deleting, now and then what else a lock is made of, and what the user
-    /// may never do.
+    /// The commands that a user loses: most ways of comparing and deleting, and now and then others
+    /// that a lock needs. The commands that the user may never run are among them.
     fn denied(&mut self, index: usize) -> Vec<String> {
         let releases = ["delifeq", "delex", "evalsha", "eval"].map(|name| (name, 800));
         let others = ["set", "del", "publish", "subscribe"].map(|name| (name, 100));
@@ -179,10 +180,10 @@ impl World {
         denied.into_iter().chain(self.plan.denied(index)).collect()
     }
 
-    /// The master becomes a replica; for how long.
+    /// Makes the master a replica. Returns for how long.
     fn demote(&mut self, index: usize, mut spell: Global) -> Global {
         if self.random.chance(500) {
-            // So short that what was on its way to the master meets a master again.
+            // So short that requests on their way to the master meet a master again.
             spell = self.random.between(self.plan.latency, 8 * self.plan.latency);
         }
         let node = &mut self.nodes[index];
@@ -199,7 +200,7 @@ impl World {
             self.conns[id].is_told = false;
         }
         if self.plan.newcomers > 0 && self.random.chance(self.plan.newcomers) {
-            // It comes back within a tenth of a second, and meets the replica.
+            // The new client comes within a tenth of a second, and meets the replica.
             spell = spell.max(125 * MS);
             let newcomer = self.random.index(self.clients.len());
             self.die(newcomer);
@@ -247,8 +248,8 @@ impl World {
         true
     }
 
-    /// Clients lose patience with a frozen server, or their systems do: the server runs what they
-    /// had sent all the same.
+    /// Clients, or their systems, lose patience with a frozen server. The server runs what they had
+    /// sent all the same.
     fn reset_while_frozen(&mut self, node: usize, spell: Global) {
         for client in 0..self.plan.clients {
             if self.random.chance(400) {
@@ -303,7 +304,7 @@ impl World {
         }
     }
 
-    /// The replica is a master again, without its keys. Whoever it did not tell is cut off.
+    /// The replica is a master again, without its keys. A client that it did not tell is cut off.
     fn promote(&mut self, index: usize) {
         let node = &mut self.nodes[index];
         if !std::mem::take(&mut node.is_replica) {
@@ -366,7 +367,7 @@ impl World {
         self.hurry_all();
         for client in &mut self.clients {
             for task in &mut client.tasks {
-                // Whoever waits for an answer goes on waiting.
+                // A task that waits for an answer goes on waiting.
                 if task.next_at != Global::MAX {
                     task.next_at = self.now;
                 }
@@ -378,7 +379,8 @@ impl World {
     }
 }
 
-/// The server refuses most commands, or writes; how that ends. `None` for another fault.
+/// Makes the server refuse most commands, or writes. Returns how that ends; `None` for another
+/// fault.
 fn refuses(server: &mut Server, fault: Fault) -> Option<Mend> {
     let (condition, mend) = match fault {
         Fault::Busy => (Condition::Busy(true), Mend::Script),

@@ -1,16 +1,16 @@
-//! Turns: in seeds that nothing but lost messages disturbs, a held lock goes from one waiter to the
-//! next by a wake, and in the order in which they came.
+//! Turns, in seeds that only lost messages disturb. A held lock goes from one waiter to the next by
+//! a wake, and in the order in which they came.
 //!
 //! # Oracles
 //!
-//! - While somebody waits the key is free for less than [`FREE_MAX`], where a lost wake costs a
-//!   poll of 10 ms or 100 ms at least; for less than [`FREE_AFTER_RACE_MAX`] where messages are lost,
-//!   or waiters have raced for it: they may have told each other instead of the holder.
-//! - No call overtakes another that began earlier by more than some latencies, unless messages are
-//!   lost. The judge excuses the calls that waited when a newcomer found the key free: the newcomer may
-//!   win, and mix their order. A client that has just released the key is no newcomer. The judge also
-//!   excuses the waiters of a key when one of them gives up, or just has: it wakes the waiters on its
-//!   list, which may be on another list since.
+//! - While a call waits, the key is free for less than [`FREE_MAX`]. A lost wake would cost a poll
+//!   of 10 ms or 100 ms at least. Where messages are lost, or waiters have raced for the key, the
+//!   limit is [`FREE_AFTER_RACE_MAX`]. Such waiters may have told each other instead of the holder.
+//! - No call overtakes another call that began earlier by more than some latencies, unless messages
+//!   are lost. The judge excuses the calls that waited when a newcomer found the key free: the
+//!   newcomer may win, and mix their order. A client that has just released the key is no newcomer.
+//!   The judge also excuses the waiters of a key when one of them gives up, or just has. That call
+//!   wakes the waiters on its list, which may be on another list since.
 
 use super::clock::{Global, MS};
 use super::world::{Phase, World};
@@ -21,17 +21,17 @@ use crate::time::Instant;
 
 use std::time::Duration;
 
-/// How long a key may be free while somebody waits for it.
+/// How long a key may be free while a call waits for it.
 const FREE_MAX: Global = 8 * MS;
 
-/// How often somebody may be overtaken in one seed, of some sixty turns: whoever is told by way of
-/// clients that wait themselves may stand in two lists, or behind those that came later.
+/// How often calls may be overtaken in one seed of some sixty turns. A call that is announced
+/// through clients that wait themselves may stand in two lists, or behind later calls.
 const OVERTAKEN_MAX: u64 = 2;
 
-/// The same where they have raced: a safety poll, or the poll of a call that no holder hears and that one
-/// node denied, and what follows.
+/// How long the key may be free after waiters have raced for it. This covers a safety poll, or the
+/// poll of a call that no holder hears and that one node denied, and what follows.
 const FREE_AFTER_RACE_MAX: Global = 350 * MS;
-/// The same where a lock lingers: a waiter that no holder heard sees a holder, and announces itself
+/// The same where a lock lingers. A waiter that no holder heard sees a holder, and announces itself
 /// again after the poll that sees the same holder.
 const LINGERS_AFTER_RACE_MAX: Global = 600 * MS;
 
@@ -47,13 +47,13 @@ struct SimCall {
     may_be_overtaken: bool,
 }
 
-/// What became of a key last.
+/// What last happened to a key.
 #[derive(Clone, Copy, Debug, Default)]
 struct Turn {
     is_held: bool,
     free_since: Global,
     releaser: Option<usize>,
-    /// The call that gave up last, and until when a new call may find others woken by that.
+    /// The client whose call gave up last, and until when a new call may find others woken by that.
     stirred: Option<(usize, Global)>,
 }
 
@@ -72,7 +72,7 @@ impl Turns {
 }
 
 impl World {
-    /// A call of a seed that looks at turns: a lock that is waited for.
+    /// Begins a call in a seed about turns: it waits for its lock.
     pub(super) fn begin_turn(&mut self, client: usize, task: usize, now: Instant) {
         let key = task % self.plan.keys;
         let hold = self.plan.hold;
@@ -94,7 +94,7 @@ impl World {
         }
     }
 
-    /// How long a call may take to be known to the holder.
+    /// How long it may take until the holder knows a call.
     const fn margin(&self) -> Global {
         16 * self.plan.latency + MS
     }
@@ -129,7 +129,7 @@ impl World {
         }
     }
 
-    /// A call ended with the lock: was it its turn?
+    /// A call ended with the lock: checks that it was its turn.
     pub(super) fn call_won(&mut self, client: usize, task: usize) {
         let is_its = |call: &&SimCall| (call.client, call.task) == (client, task);
         let Some(&won) = self.turns.calls.iter().find(is_its) else { return };

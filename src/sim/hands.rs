@@ -33,30 +33,30 @@ pub struct Contest {
     pub jitter: u64,
     /// How often a lock is handed over in a row; zero: the holder wakes the waiter.
     pub transfers_in_row: u8,
-    /// For how many microseconds each holds the lock.
+    /// For how many microseconds each client holds the lock.
     pub held_us: u64,
-    /// Whether a client that lets go waits for the end of its release before it wants the lock again.
+    /// Whether a client waits for the end of its release before it wants the lock again.
     pub awaits_release: bool,
     /// How many turns are counted.
     pub turns: usize,
 }
 
-/// What was seen of a contest.
+/// The figures of a contest.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Figures {
-    /// From an unlock to the next holder, half of the times, in round trips.
+    /// The median time from an unlock to the next holder, in round trips.
     pub hand_over: f64,
     /// From one turn to the next, on average, in round trips.
     pub turn: f64,
-    /// What clients write.
+    /// How many commands the clients write for each turn.
     pub commands_per_turn: f64,
-    /// Turns of the client that had the fewest, of the mean.
+    /// The turns of the client that had the fewest, as a share of the mean.
     pub least_served: f64,
 }
 
 impl Contest {
-    /// Plays it. The same contest gives the same figures.
+    /// Plays the contest. The same contest gives the same figures.
     #[must_use]
     pub fn play(self) -> Figures {
         World::new(self).figures()
@@ -86,7 +86,7 @@ struct World {
     clients: Vec<Client>,
     arrivals: Vec<Option<Arrival>>,
     queue: BinaryHeap<Reverse<(Instant, usize)>>,
-    /// When the last bytes arrive of each client and node, up and down: they keep their order.
+    /// When the last bytes of each client and node arrive, up and down: bytes keep their order.
     last: Vec<[Instant; 2]>,
     released: Option<(usize, Instant)>,
     hand_overs: Vec<Duration>,
@@ -186,7 +186,7 @@ impl World {
         }
     }
 
-    /// What a server sends.
+    /// A server sends bytes to a client.
     fn send(&mut self, client: usize, node: usize, bytes: Vec<u8>) {
         if !bytes.is_empty() {
             let at = self.way(client, node, 1);
@@ -194,7 +194,7 @@ impl World {
         }
     }
 
-    /// When what is sent now arrives.
+    /// When bytes that are sent now arrive.
     fn way(&mut self, client: usize, node: usize, direction: usize) -> Instant {
         let least_ns = self.contest.round_trip_us * 500;
         let more_ns = self.random.below(least_ns * self.contest.jitter / 100 + 1);
@@ -264,7 +264,7 @@ impl World {
         self.clients.iter().map(|client| client.turns).sum()
     }
 
-    /// The contest, once all of them are in it.
+    /// The figures of the contest, counted once all clients take part.
     fn figures(mut self) -> Figures {
         let all = self.contest.turns;
         while self.turns() < all / 10 {

@@ -1,4 +1,4 @@
-//! After the faults: everything owed is paid, everybody gets every lock, and nothing stays behind.
+//! After the faults: clients pay all debts, every client gets every lock, and nothing stays behind.
 
 use super::clock::{Global, MS, SECOND};
 use super::counts::Path;
@@ -10,8 +10,9 @@ use crate::client::front::Front;
 use crate::rules::Kind;
 
 impl World {
-    /// When all that was owed must have been paid: the longest wait for a connection, twice, with
-    /// the slowest clock, and some round trips. What lingers is owed when half of its TTL is over.
+    /// When clients must have paid all debts: the longest wait for a connection, twice, with the
+    /// slowest clock, and some round trips. A lease that lingers is owed when half of its TTL is
+    /// over.
     pub(super) const fn settle_time(&self) -> Global {
         let clocks = 1_000_000 + self.plan.drift_ppm.unsigned_abs();
         let lingers = self.plan.max_ttl_ms * MS / 2 + 3 * SECOND;
@@ -21,8 +22,8 @@ impl World {
         longest * clocks / 1_000_000
     }
 
-    /// Every operation has ended, no engine remembers anything, and each key on a node is held by
-    /// somebody or was given away. Then everybody wants everything.
+    /// Every operation has ended, no engine remembers anything, and each key on a node is held by a
+    /// client or was given away. Then every client wants every key.
     pub(super) fn settled(&mut self) {
         for client in 0..self.clients.len() {
             let engine = &self.clients[client].engine;
@@ -68,7 +69,7 @@ impl World {
         self.after(bound, Event::Deadline);
     }
 
-    /// A look at every client on the way to peace.
+    /// Looks at every client while debts are still being paid.
     pub(super) fn glance(&mut self, left: u32) {
         for client in 0..self.clients.len() {
             self.look_for_forgotten(client);
@@ -78,8 +79,8 @@ impl World {
         }
     }
 
-    /// A client whose engine remembers nothing, and of which no command is on its way, has no key on any
-    /// node.
+    /// A client whose engine remembers nothing, and that has no command on its way, has no key on
+    /// any node.
     pub(super) fn look_for_forgotten(&mut self, client: usize) {
         if self.clients[client].engine.slots_in_use() == 0 {
             self.look_for_left(client);
@@ -89,7 +90,7 @@ impl World {
     /// A client has ended, and says that it owes nothing.
     pub(super) fn look_for_left(&mut self, client: usize) {
         let start = self.clients[client].token_start.clone();
-        // Somebody may just have handed a lock over to it, which it does not know yet.
+        // A holder may just have handed a lock over to the client, which does not know it yet.
         let is_told = |conn: &Conn| conn.down.len() > 0 || !conn.inbox.is_empty();
         let is_busy = |conn: &Conn| {
             let is_heard = conn.up.len() > 0 || !conn.backlog.is_empty();
@@ -105,13 +106,13 @@ impl World {
         }
     }
 
-    /// No key may be left whose token `is_wanted`, was drawn by a client and not given away.
+    /// No key may be left whose token `is_wanted`, was drawn by a client and was not given away.
     fn look_for_orphans(&mut self, is_wanted: impl Fn(&[u8]) -> bool) {
         (0..self.clients.len()).for_each(|client| self.note_dropped(client));
         if self.counts.of_path(Path::DebtDropped) > 0 {
             return;
         }
-        // Time may end a debt, and a node's clock may be slower, or was set back.
+        // Time may end a debt, and a node's clock may be slower, or may have been set back.
         let drift_ms = self.plan.max_ttl_ms * 2 * self.plan.drift_ppm.unsigned_abs() / 1_000_000;
         for key in 0..self.plan.keys {
             let name = self.plan.on_nodes(key);
@@ -135,8 +136,8 @@ impl World {
         }
     }
 
-    /// How long the locks of the dead, and nodes without memory, may keep everybody waiting; and
-    /// then all have their turns.
+    /// How long the locks of dead clients, and nodes without memory, may keep the others waiting,
+    /// and then all turns.
     fn progress_time(&self) -> Global {
         let turns = (self.plan.clients * self.plan.keys) as u64;
         let turn = self.plan.hold / 10 + 20 * self.plan.node_timeout + 100 * MS;

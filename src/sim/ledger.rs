@@ -2,9 +2,10 @@
 //!
 //! # Oracles
 //!
-//! - Of a token that a client holds, no other client deletes a key. Of one that was given away, no
-//!   client does until another has adopted it: neither the client that drew it, nor one that a node
-//!   told of it by mistake. Exempt is a client whose caller named the token.
+//! - No client deletes a key with a token that another client holds. After a token was given away,
+//!   no client deletes its key until another client has adopted it. This holds for the client that
+//!   drew the token, and for a client that a node told of it by mistake. A client whose caller
+//!   named the token is exempt.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,7 +38,8 @@ impl Ledger {
         self.titles.insert(token.to_vec(), Title::Nobody);
     }
 
-    /// Whether the client may delete what has this token; of one that nobody has held nothing is known.
+    /// Whether the client may delete a key with this token. Any client may if no client has held
+    /// the token.
     pub(super) fn may_delete(&self, client: usize, token: &[u8]) -> bool {
         self.titles.get(token).is_none_or(|title| *title == Title::Client(client))
             || self.named.contains(&(client, token.to_vec()))

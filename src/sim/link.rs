@@ -61,7 +61,7 @@ impl World {
         }
         conn.is_broken = true;
         if reset && self.random.chance(500) {
-            // What was received and not read goes with it.
+            // Bytes that were received and not read are lost with the connection.
             conn.inbox.clear();
         }
         conn.down.truncate(0);
@@ -91,7 +91,7 @@ impl World {
         self.let_go(id);
     }
 
-    /// What the network still carries of a dead connection has lost its way, but not for good.
+    /// Bytes of a dead connection that the network still carries arrive late, by a detour.
     fn lead_astray(&mut self, id: usize) {
         let detour = self.random.below(self.plan.max_ttl_ms * MS / 2);
         if let Some(at) = self.conns[id].up.delay(detour) {
@@ -110,8 +110,8 @@ impl World {
         }
     }
 
-    /// The connection between a client and a node is reset: both directions lose a part of what
-    /// was on its way. What the server received it will run.
+    /// The connection between a client and a node is reset: both directions lose a part of the
+    /// bytes on their way. The server will run what it has received.
     pub(super) fn reset(&mut self, client: usize, node: usize) {
         let Some(id) = self.clients[client].links[node] else { return };
         let conn = &mut self.conns[id];

@@ -1,5 +1,5 @@
-//! Messages between clients: the world carries them from the server to the receiver, loses or delays
-//! them, or forges them.
+//! Messages between clients: the world carries them from the server to the receiver, loses or
+//! delays them, or forges them.
 
 use super::clock::MS;
 use super::counts::Fault;
@@ -16,7 +16,7 @@ impl World {
                 self.conns[**id].session.as_ref().is_some_and(|other| other.id() == session)
             };
             let Some(&conn) = self.nodes[node].conns.iter().rev().find(is_its) else { continue };
-            // What a server tells of keys stands in the order of its replies, and is never lost.
+            // An invalidation keeps its place among the server's replies, and is never lost.
             let is_safety =
                 self.phase == Phase::Safety && !bytes.starts_with(b">2\r\n$10\r\ninvalidate");
             if is_safety && self.random.chance(self.plan.message_lost) {
@@ -44,7 +44,7 @@ impl World {
         }
     }
 
-    /// A word of a transfer comes once more, however much later.
+    /// A transfer message comes once more, however much later.
     fn repeat(&mut self, conn: usize, bytes: Vec<u8>) {
         self.counts.fault(Fault::TransferRepeated);
         let after = self.random.between(self.plan.latency, 2 * self.plan.max_ttl_ms * MS);
@@ -53,7 +53,7 @@ impl World {
         self.after(after, Event::Message { late });
     }
 
-    /// A message leaves its server late: what was said behind it has gone before.
+    /// A message leaves its server late: later messages have left before it.
     pub(super) fn late_message(&mut self, late: usize) {
         let (conn, bytes) = &mut self.late_messages[late];
         let (conn, bytes) = (*conn, std::mem::take(bytes));
@@ -90,14 +90,14 @@ impl World {
         let local = self.nodes[node].clock.on_server(self.now);
         let server = &mut self.nodes[node].server;
         let mut session = server.connect();
-        // Its own answer is nobody's concern.
+        // The forger does not need its own answer.
         let _ = server.execute(&mut session, &bytes, local, &mut Vec::new());
         server.disconnect(session);
         self.carry(node);
     }
 
-    /// The word of a node that it has written a token to a key. A quorum of them would be votes, so it
-    /// names no node, or a lease that was given away.
+    /// A forged message of a node that it has written a token to a key. A quorum of such messages
+    /// would be votes. So the message names no node, or a lease that was given away.
     fn forged_transfer(&mut self, client: usize, node: usize) -> Option<Vec<u8>> {
         let is_transfer = self.random.chance(300);
         let key = self.random.index(self.plan.keys);
@@ -151,8 +151,10 @@ impl World {
         }
     }
 
-    /// A message as clients send them, written down once more: kind, hops; sender, its wait, how
-    /// long it has waited, age, TTL and what it offers; token, or whose turn it is; node; how many are listed; each of them; key.
+    /// A message as clients send it, encoded once more without the engine's code. First kind and
+    /// hops. Then the sender, its wait, how long it has waited, age, TTL and offer. Then the token,
+    /// or the waiter that the message is for, and the node. Last the length of the list, each
+    /// listed call, and the key.
     fn forged_message(&mut self, kind: u8, listed: u64, key: &[u8]) -> Vec<u8> {
         let mut text = vec![kind, self.random.below(10) as u8];
         let append_waiter = |text: &mut Vec<u8>, world: &mut Self| {
@@ -191,7 +193,7 @@ impl World {
         text
     }
 
-    /// The id of a waiter: nobody's, or that of a call that some client may have made.
+    /// The id of a waiter: random, or that of a call that some client may have made.
     fn waiter(&mut self) -> [u8; 12] {
         let mut id = self.random.bytes::<12>();
         if self.random.chance(500) {
@@ -214,5 +216,6 @@ fn is_transfer(bytes: &[u8]) -> bool {
     bytes.get(..80).unwrap_or(bytes).windows(2).any(|mark| mark == b":t")
 }
 
-/// Each waiter on a list passes the list on: forged with each message, the lists would multiply.
+/// Each waiter on a list passes the list on. If a list were forged with each message, the lists
+/// would multiply.
 const FORGERIES_MAX: u64 = 300;

@@ -1,4 +1,4 @@
-//! Connections: two streams of bytes that keep their order, and what stands at their two ends.
+//! Connections: two streams of bytes that keep their order, and the state of their two ends.
 
 use std::collections::VecDeque;
 
@@ -14,7 +14,7 @@ pub(super) struct Pipe {
 }
 
 impl Pipe {
-    /// Sends `bytes`, to arrive at `at` or behind what went before. Says when.
+    /// Sends `bytes`, to arrive at `at` or behind earlier bytes. Returns the time of arrival.
     pub(super) fn send(&mut self, bytes: Vec<u8>, at: Global) -> Global {
         let at = at.max(self.last_at);
         self.last_at = at;
@@ -22,7 +22,7 @@ impl Pipe {
         at
     }
 
-    /// Takes what has arrived by `now`.
+    /// Takes the next piece that has arrived by `now`.
     pub(super) fn arrived(&mut self, now: Global) -> Option<Vec<u8>> {
         self.pieces.front().filter(|(at, _)| *at <= now)?;
         self.pieces.pop_front().map(|(_, bytes)| bytes)
@@ -33,7 +33,7 @@ impl Pipe {
         self.pieces.truncate(kept);
     }
 
-    /// Lets everything arrive by `at`. Says whether there is anything.
+    /// Lets everything arrive by `at`. Returns whether anything is on its way.
     pub(super) fn hurry(&mut self, at: Global) -> bool {
         for (arrives_at, _) in &mut self.pieces {
             *arrives_at = at.min(*arrives_at);
@@ -42,7 +42,7 @@ impl Pipe {
         !self.pieces.is_empty()
     }
 
-    /// Everything arrives later by `time`. Says when all of it has, if there is anything.
+    /// Delays everything by `time`. Returns when the last piece arrives, if any is on its way.
     pub(super) fn delay(&mut self, time: Global) -> Option<Global> {
         for (arrives_at, _) in &mut self.pieces {
             *arrives_at += time;
@@ -79,11 +79,11 @@ pub(super) struct Conn {
     pub(super) is_broken: bool,
     /// Open on the client's side, and told to the engine.
     pub(super) is_open: bool,
-    /// What the client's system is to tell, and from when on.
+    /// The event that the client's system is to tell.
     pub(super) news: Option<News>,
-    /// The server said on it that it is a replica, since it last became one.
+    /// The server has said on this connection that it is a replica, since it last became one.
     pub(super) is_told: bool,
-    /// Something stands among its answers that its server did not say.
+    /// The answers on this connection contain bytes that the server did not say.
     pub(super) has_lied: bool,
 }
 
@@ -91,7 +91,7 @@ pub(super) struct Conn {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum News {
     Opened,
-    /// It ends behind what has arrived.
+    /// The connection ends behind the bytes that have arrived.
     Ended(Cause),
 }
 

@@ -24,9 +24,9 @@ pub(super) struct SimNode {
     draining: Option<Drain>,
     /// When it last lost keys that it may have granted.
     pub(super) forgot_at: Option<Global>,
-    /// It is known until when it cannot serve everybody, at the earliest.
+    /// The earliest time at which it can serve all clients again, as far as is known.
     pub(super) unwell_until: Global,
-    /// Connections that it may have something to run of.
+    /// The connections that may have something for it to run.
     pub(super) conns: Vec<usize>,
 }
 
@@ -53,7 +53,7 @@ impl SimNode {
     ) -> Self {
         let wall_ms = 1_700_000_000_000 + random.below(1000) as i64;
         let life = Life::new(random.bytes(), random.bytes(), clock.on_server(now), wall_ms);
-        // It has been there for long before anybody asked.
+        // The server has run for a long time before the first client connects.
         let life = life.age(Duration::from_secs(3600));
         Self {
             server: Server::new(options, life),
@@ -156,7 +156,7 @@ impl World {
         self.forge(node);
     }
 
-    /// Looks at what a server says: which errors, and whether it told what it is.
+    /// Notes the errors that a server answers, and whether it said that it is a replica.
     fn note_replies(&mut self, id: usize, out: &[u8]) {
         const ERRORS: [(&[u8], Path); 9] = [
             (b"-NOSCRIPT", Path::NoScript),
@@ -216,8 +216,8 @@ impl World {
         pieces
     }
 
-    /// The server runs again, and first what it had received meanwhile: of one connection a
-    /// portion, then of another, those of closed connections among them.
+    /// The server runs again. First it runs what it had received meanwhile: a portion of one
+    /// connection, then of another, closed connections included.
     pub(super) fn thaw(&mut self, node: usize) {
         if !std::mem::take(&mut self.nodes[node].is_frozen) {
             return;
@@ -231,7 +231,7 @@ impl World {
         let waiting: usize = conns.iter().map(|&id| self.conns[id].backlog.len()).sum();
         self.nodes[node].conns = conns;
         let portions = waiting as u64 / self.plan.portion + 2;
-        // A release that is sent once more, `node_timeout` later, must find it done.
+        // A release that is sent once more, `node_timeout` later, must find the backlog done.
         let lasts = self.random.between(1, self.plan.node_timeout * 3 / 4);
         let ghosts = |id: &usize| self.conns[*id].is_left && !self.conns[*id].backlog.is_empty();
         let ghosts: Vec<usize> = self.nodes[node].conns.iter().copied().filter(ghosts).collect();
@@ -275,21 +275,21 @@ impl World {
 
     fn run_waiting(&mut self, id: usize, limit: usize) {
         self.run_conn(id, limit);
-        // A server's end that is gone has nothing to run.
+        // A server that has let go of its end has nothing to run.
         if self.conns[id].session.is_none() {
             self.conns[id].backlog.clear();
         }
     }
 }
 
-/// Bytes, cut where a command begins: the judge looks at each alone.
+/// Cuts bytes where a command begins: the judge looks at each command alone.
 fn commands(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let begins = |at: &usize| bytes[..*at].ends_with(b"\r\n") && bytes[*at] == b'*';
     let ends = (1..bytes.len()).filter(begins).chain([bytes.len()]);
     ends.scan(0, |start, end| Some(&bytes[std::mem::replace(start, end)..end]))
 }
 
-/// Tells what a server ran and what it said.
+/// Traces what a server ran and what it said.
 fn log_exchange(trace: Option<fn(&str)>, now: Global, conn: usize, ran: &[u8], said: &[u8]) {
     if let Some(trace) = trace {
         let text = |bytes: &[u8]| {

@@ -1,7 +1,7 @@
 //! Judges, on the true time, what clients believed: which client held which key from when to when.
 //!
-//! Knows no engine: a window begins when a lease is handed over, ends when its holder stops or at
-//! the deadline that the holder was told, on the holder's own clock.
+//! The judge knows no engine. A window begins when a lease is handed over. It ends when its holder
+//! stops, or at the deadline that the holder was told, on the holder's own clock.
 
 use super::Violation;
 use super::clock::Global;
@@ -15,7 +15,7 @@ struct Window {
     end: Global,
 }
 
-/// All windows so far, and the first thing that should not have been.
+/// All windows so far, and the first violation.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Oracle {
@@ -24,18 +24,18 @@ pub struct Oracle {
     fences: Vec<u64>,
     /// The first violation.
     pub violation: Option<Violation>,
-    /// What is no violation any longer.
+    /// The kinds that no longer count as violations.
     pub(super) excused: &'static [Kind],
 }
 
 impl Oracle {
-    /// Nobody holds any of so many keys.
+    /// A judge of `keys` keys, none of which is held yet.
     #[must_use]
     pub fn new(keys: usize) -> Self {
         Self { keys: vec![Vec::new(); keys], fences: vec![0; keys], violation: None, excused: &[] }
     }
 
-    /// Something is not as it must be. The first one counts.
+    /// Something is not as it must be. The first violation counts.
     pub fn fail(&mut self, kind: Kind, what: impl FnOnce() -> String) {
         if self.violation.is_none() && !self.excused.contains(&kind) {
             self.violation = Some(Violation { kind, text: what() });
@@ -52,7 +52,7 @@ impl Oracle {
     /// From `now` on `holder` believes that it has `key` until `end`.
     pub fn hold(&mut self, holder: u64, key: usize, now: Global, end: Global) {
         if end <= now {
-            // A deadline that has passed: nobody acts on it. An open window ends as well.
+            // The deadline has passed: the holder does not act on it. An open window ends as well.
             return self.stop(holder, key, end);
         }
         let windows = &mut self.keys[key];
@@ -69,8 +69,8 @@ impl Oracle {
         }
     }
 
-    /// A lease of `key` with this fence was handed over. As leases exclude each other, each is
-    /// granted behind the one before, and so must the fences be.
+    /// A lease of `key` with this fence was handed over. Leases exclude each other, so each is
+    /// granted behind the one before. Its fence must be higher, too.
     pub fn fenced(&mut self, key: usize, fence: u64) {
         let last = std::mem::replace(&mut self.fences[key], fence);
         self.check(Kind::FenceOrder, last < fence, || {

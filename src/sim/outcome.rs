@@ -54,7 +54,7 @@ impl World {
         }
     }
 
-    /// A lease that is handed over late, as its client stood still, may be behind a later one.
+    /// A client that stood still may get its lease only behind a later lease.
     fn look_at_fence(&mut self, client: usize, task: usize, lease: LeaseId) {
         let this = &self.clients[client];
         let Some(fence) = this.engine.fence(lease) else { return };
@@ -109,7 +109,7 @@ impl World {
             Err(LockError::NoQuorum(_)) => {
                 self.counts.path(Path::NoQuorum);
                 self.idle(client, task);
-                // It would not be better soon.
+                // An attempt would not go better soon.
                 let wait = self.plan.gap * self.random.between(1, 8);
                 self.clients[client].tasks[task].next_at += wait;
                 return;
@@ -139,7 +139,7 @@ impl World {
             Some(task) => {
                 self.told_deadline(client, task);
             }
-            // It waits for the next call of its client.
+            // The lease waits for the next call of its client.
             None if this.front.as_ref().is_some_and(|front| front.keeps(lease)) => {}
             None => self
                 .oracle
@@ -147,7 +147,7 @@ impl World {
         }
     }
 
-    /// What the engine has just done to leases by itself.
+    /// Looks at what the engine has just done to leases by itself.
     pub(super) fn look_at_kept(&mut self, client: usize, now: Instant) {
         while let Some(lease) = self.clients[client].engine.poll_change() {
             let this = &mut self.clients[client];
@@ -156,7 +156,7 @@ impl World {
             }
             let (is_extending, remaining) =
                 (this.engine.is_extending(lease), this.engine.remaining_at(lease, now));
-            // A task that let go of the lease has it released with its next turn.
+            // A lease that a task let go of is released with the client's next turn.
             let Some(task) = this.tasks.iter().position(|task| task.lease == Some(lease)) else {
                 continue;
             };
@@ -182,7 +182,7 @@ impl World {
         });
     }
 
-    /// An engine that nobody wants anything of, and that keeps no lease, begins nothing.
+    /// An engine that no task wants anything of, and that keeps no lease, begins nothing.
     pub(super) fn look_at_idle(&mut self, client: usize) {
         let this = &self.clients[client];
         let is_idle =
@@ -264,7 +264,7 @@ impl World {
             }
             Err(ref error) => {
                 let later = deadline.is_some_and(|deadline| deadline > old_deadline);
-                // Of several keys, the one that ended first may be extended and another not.
+                // Of several keys, the key that ended first may be extended and another key not.
                 let is_set = !this.tasks[task].more.is_empty();
                 let is_kept = !later || is_set || matches!(error, ExtendError::Expired);
                 self.oracle.check(Kind::DeadlineMoved, is_kept, || {
@@ -291,7 +291,7 @@ impl World {
         self.told_deadline(client, task);
         self.hold_on(client, task);
         if is_missed && self.random.chance(600) {
-            // It tries again before its time is up.
+            // The holder tries again before its time is up.
             let after = self.random.below(2 * self.plan.node_timeout);
             self.clients[client].tasks[task].next_at = self.now + after;
         }

@@ -1,6 +1,6 @@
-//! What a seed decides once: the topology, the bounds, and which faults it will know.
+//! The choices that a seed makes once: the topology, the bounds, and the faults that may happen.
 //!
-//! Each seed leaves some faults out: what is rare together with everything else is common alone.
+//! Each seed leaves some faults out: a case that is rare with all faults is common with a few.
 
 use std::time::Duration;
 
@@ -19,76 +19,77 @@ use redbolt_embedded::Flavor;
 pub(super) struct Plan {
     pub(super) setting: Setting,
     pub(super) rare: Rare,
-    /// Set where the choices are a fuzzer's.
+    /// Set if a fuzzer makes the choices.
     pub(super) strays: Option<Strays>,
     pub(super) nodes: usize,
     pub(super) quorum: usize,
     pub(super) clients: usize,
     pub(super) keys: usize,
-    /// Operations that one client has under way at once, at most.
+    /// The most operations that one client has under way at once.
     pub(super) tasks: usize,
     pub(super) in_flight_max: usize,
-    /// How often a lease is kept alive by its engine, in a thousand.
+    /// Of a thousand leases, how many the engine keeps alive.
     pub(super) kept: u64,
-    /// How often a call looks for the lock by itself, in a thousand.
+    /// Of a thousand calls, how many poll for the lock instead of being woken.
     pub(super) unwoken: u64,
-    /// How often a lock is asked for with a fence, in a thousand.
+    /// Of a thousand calls, how many ask for a fence.
     pub(super) fenced: u64,
     /// How far the wall clocks of clients are apart.
     pub(super) clock_spread: Global,
-    /// How often a lock may linger, in a thousand.
+    /// Of a thousand calls, how many let their lock linger.
     pub(super) lingers: u64,
-    /// How often a call is for several keys, in a thousand.
+    /// Of a thousand calls, how many are for several keys.
     pub(super) sets: u64,
     /// Clients wake each other.
     pub(super) direct_wake: bool,
     /// How often a lock is handed over in a row; `None`: as the engine finds best.
     pub(super) transfers_in_row: Option<u8>,
-    /// How often a published message is lost, late, or followed by a forged one, in a thousand.
+    /// Of a thousand messages, how many are lost and how many late. Of a thousand runs of a server,
+    /// how many are followed by a forged message.
     pub(super) message_lost: u64,
     pub(super) message_late: u64,
     pub(super) forged: u64,
-    /// What stands in front of every key on the nodes.
+    /// The prefix of every key on the nodes.
     pub(super) prefix: &'static str,
     /// Nodes whose users may not hear messages: a bit each.
     pub(super) mute: u64,
     /// Nothing disturbs the waiters: they are to have their turns.
     pub(super) hand_over: bool,
-    /// How often a client begins as a node has just become a replica.
+    /// Of a thousand nodes that become replicas, how many meet a new client at once.
     pub(super) newcomers: u64,
-    /// Nobody wants anything before this.
+    /// No task begins a call before this time.
     pub(super) begin_after: Global,
     pub(super) max_ttl_ms: u64,
     pub(super) node_timeout: Global,
     pub(super) connect_timeout: Global,
     /// Parts in a million by which two clocks may differ.
     pub(super) drift_ppm: i64,
-    /// A clock's own rate is off by this at most: half of the drift, for there are two of them.
+    /// A clock's own rate is off by this at most: half of the drift, which is between two clocks.
     pub(super) rate_ppm: i64,
     pub(super) flavors: Vec<Flavor>,
     /// Round trips take from `latency` on.
     pub(super) latency: Global,
-    /// How often a delivery is late, in a thousand, and by how much at most.
+    /// Of a thousand deliveries, how many are late, and by how much at most.
     pub(super) late: u64,
     pub(super) late_by: Global,
     /// Bytes that a thawed server runs of one connection before it turns to another.
     pub(super) portion: u64,
-    /// What a closed connection left in the network may arrive at any time.
+    /// Bytes that a closed connection left in the network may arrive at any time.
     pub(super) ghosts: bool,
     pub(super) split: u64,
     pub(super) one_byte: u64,
     pub(super) short_write: u64,
-    /// How often a connection is reset right behind a write, in a thousand.
+    /// Of a thousand writes, how many are followed by a reset of the connection.
     pub(super) cut: u64,
     pub(super) push: u64,
-    /// How often a client stops between two of its steps, in a thousand.
+    /// Of a thousand steps of a client, how many are followed by a stop.
     pub(super) pause: u64,
-    /// How often that is for about a lifetime of locks, in a thousand.
+    /// Of a thousand such stops, how many last for about a lock's lifetime.
     pub(super) long_pauses: u64,
-    /// Typical times: holding a lock, and waiting for the next try.
+    /// Typical times: how long a task holds a lock, and how long it waits for its next try.
     pub(super) hold: Global,
     pub(super) gap: Global,
-    /// Nodes that may forget single keys: the quorum has so many votes to spare.
+    /// How many nodes may forget single keys: the quorum has so many votes to spare.
     pub(super) spare: usize,
     pub(super) faults: Vec<Fault>,
     pub(super) fault_every: Global,
@@ -164,8 +165,8 @@ impl Plan {
         plan.with_clocks_apart().with_lingering().with_sets()
     }
 
-    /// Servers run a script for long where links may be slow, and lack replicas where disks may be
-    /// full: without a draw of their own, so that the other seeds stay as they are.
+    /// Servers run a long script where links may be slow, and lack replicas where disks may be
+    /// full. These faults take no draw of their own, so that the other seeds stay as they are.
     fn add_refusals(&mut self) {
         for (known, more) in [(Fault::SlowLink, Fault::Busy), (Fault::Misconf, Fault::NoReplicas)] {
             if self.faults.contains(&known) {
@@ -174,7 +175,8 @@ impl Plan {
         }
     }
 
-    /// Half of the seeds: without a draw of their own, so that the others stay as they are.
+    /// Lets locks linger in half of the seeds. This takes no draw of its own, so that the other
+    /// seeds stay as they are.
     fn with_lingering(mut self) -> Self {
         if self.direct_wake {
             self.lingers = [0, 0, 300, 1000][(self.hold / US + self.gap / US) as usize % 4];
@@ -182,7 +184,8 @@ impl Plan {
         self
     }
 
-    /// Half of the seeds where keys are several and locks do not linger: without a draw of their own.
+    /// Adds calls for several keys to half of the seeds that have several keys and no locks that
+    /// linger. This takes no draw of its own.
     fn with_sets(mut self) -> Self {
         let may_have = self.lingers == 0 && !self.hand_over && self.keys > 1;
         if may_have && self.rare.elections.is_none() && (self.hold / US).is_multiple_of(2) {
@@ -191,8 +194,8 @@ impl Plan {
         self
     }
 
-    /// Fences need no clock as long as no node forgets; else clocks must be nearer to each other
-    /// than a node without memory is ignored for.
+    /// Fences need no clock as long as no node forgets. Otherwise the clocks must differ by less
+    /// than the time for which a node without memory is ignored.
     fn with_clocks_apart(mut self) -> Self {
         let forgets = |fault: &Fault| {
             matches!(fault, Fault::RestartLost | Fault::RoleChange | Fault::Evicted)
@@ -212,7 +215,7 @@ impl Plan {
         self
     }
 
-    /// Most seeds look at one thing, and leave others out for it.
+    /// Most seeds test one subject, and leave others out for it.
     fn look_at_something(&mut self, random: &mut Random) {
         self.setting = match random.below(1000) {
             0..130 => Setting::Roles,
@@ -261,11 +264,11 @@ impl Plan {
             self.faults.push(Fault::RestartLost);
         }
         self.newcomers = random.pick(&[0, 500]);
-        // A counter that a node has lost is raised anew while others ask for a fence.
+        // A counter that a node has lost is raised anew while other calls ask for a fence.
         self.fenced = random.pick(&[self.fenced, 1000]);
     }
 
-    /// Connections die with requests on their way, which arrive when nobody expects them.
+    /// Connections die with requests on their way, which arrive when no client expects them.
     fn look_at_ghosts(&mut self, random: &mut Random) {
         self.three_nodes(random);
         self.max_ttl_ms = 2000;
@@ -290,7 +293,8 @@ impl Plan {
         self.faults = vec![Fault::Freeze, Fault::Freeze, Fault::Reset];
     }
 
-    /// Clients stand still with a clock in hand, while a server that has restarted says its age late.
+    /// Clients stand still after they read their clock, while a restarted server reports its age
+    /// late.
     fn look_at_old_clocks(&mut self, random: &mut Random) {
         self.three_nodes(random);
         self.max_ttl_ms = random.pick(&[2000, 10_000]);
@@ -305,8 +309,8 @@ impl Plan {
         self.fault_every = random.pick(&[200, 1000]) * MS;
     }
 
-    /// Leases are handed over, given away and adopted, by the dozen, while servers stand still; or held for
-    /// long, while calls wait and nothing happens.
+    /// Many leases are handed over, given away and adopted while servers stand still. Or leases are
+    /// held for long, while calls wait and nothing happens.
     fn look_at_given_away(&mut self, random: &mut Random) {
         self.three_nodes(random);
         (self.max_ttl_ms, self.node_timeout) = (10_000, 50 * MS);
@@ -342,7 +346,8 @@ impl Plan {
         (self.hold, self.gap) = (40 * MS, 10 * MS);
         self.fault_every = random.pick(&[20, 60]) * MS;
         self.faults = vec![Fault::Denied, Fault::Denied, Fault::Denied, Fault::Reset];
-        // Half of them stand still often, between a proof and what rests on it.
+        // In half of these seeds clients stand still often, between a proof and the step that rests
+        // on it.
         self.pause = random.pick(&[self.pause, 30]);
     }
 
@@ -363,7 +368,7 @@ impl Plan {
         (self.message_late, self.forged, self.rare.repeated, self.mute) = (0, 0, 0, 0);
         (self.hand_over, self.direct_wake, self.begin_after) = (true, true, 200 * MS);
         let brief = random.between(200, 4000) * US;
-        // While a lock is held for long, its waiters are still, and only a wake is soon.
+        // While a lock is held for long, its waiters are still, and only a wake comes soon.
         self.hold = random.pick(&[brief, brief, 40 * MS]);
         self.gap = random.pick(&[50 * US, 500 * US, 5 * MS]);
         self.faults = vec![Fault::ScriptFlush];
@@ -407,7 +412,7 @@ impl Plan {
             .key_prefix(self.prefix)
     }
 
-    /// What the users of a node may never do.
+    /// The commands that the users of a node may never run.
     pub(super) fn denied(&self, node: usize) -> Vec<String> {
         let mute = (self.mute >> node & 1 == 1).then_some("subscribe");
         let silent = (self.rare.silent >> node & 1 == 1).then_some("info");
@@ -428,15 +433,15 @@ impl Plan {
         if random.chance(400) { most } else { random.between(least, most) }
     }
 
-    /// How long a node without memory sits out, on the slowest clock, with the second that its age
-    /// is rounded by.
+    /// How long a node without memory does not vote, on the slowest clock, with the second by which
+    /// its age is rounded.
     pub(super) const fn guard(&self) -> Global {
         let drifts = 1_000_000 + 3 * self.drift_ppm.unsigned_abs();
         self.max_ttl_ms * MS * drifts / 1_000_000 + 3 * SECOND
     }
 }
 
-/// The scheduled faults that a seed knows.
+/// The scheduled faults that may happen in a seed.
 fn some_faults(random: &mut Random) -> Vec<Fault> {
     let mut faults = SCHEDULED.to_vec();
     let kept = random.between(3, faults.len() as u64) as usize;
@@ -447,7 +452,7 @@ fn some_faults(random: &mut Random) -> Vec<Fault> {
     faults
 }
 
-/// What happens at points in time, rather than to bytes as they go.
+/// The faults that happen at points in time, rather than to bytes on their way.
 pub(super) const SCHEDULED: [Fault; 20] = [
     Fault::Reset,
     Fault::Reset,

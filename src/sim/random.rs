@@ -1,13 +1,13 @@
-//! Where the choices of a run come from: a seed, through splitmix64, which is fast and the same
-//! everywhere; or first the bytes that a fuzzer gives, and a seed behind them.
+//! The source of a run's choices: a seed, through splitmix64, which is fast and the same
+//! everywhere. If a fuzzer gives bytes, they choose first, and a seed after them.
 
 /// All choices of one run come from here, in the order they are made.
 #[derive(Clone, Debug)]
 pub struct Random {
     state: u64,
-    /// The bytes that are still to choose by; the next one is the last.
+    /// The bytes that are left to choose by. The last byte is the next to choose.
     given: Vec<u8>,
-    /// How much of chance passes before something happens by the bytes, in permille.
+    /// How much chance passes before the bytes make something happen, in permille.
     until_chance: u64,
 }
 
@@ -31,7 +31,7 @@ impl Random {
         !self.given.is_empty()
     }
 
-    /// Any 64 bits, of the seed: names are no choice.
+    /// Any 64 bits, from the seed: a fuzzer's bytes choose no names.
     pub const fn next(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.state;
@@ -61,8 +61,8 @@ impl Random {
         if most <= least { least } else { least + self.below(most - least + 1) }
     }
 
-    /// True `permille` times in a thousand. A byte says how much of chance passes before the next
-    /// time: what is rare takes few of them.
+    /// True `permille` times in a thousand. A byte says how much chance passes before the next
+    /// time, so a rare event takes few bytes.
     pub fn chance(&mut self, permille: u64) -> bool {
         if !self.is_given() {
             return self.next() % 1000 < permille;
@@ -80,7 +80,7 @@ impl Random {
         choices[self.index(choices.len())]
     }
 
-    /// So many bytes, of the seed.
+    /// `N` bytes, from the seed.
     pub fn bytes<const N: usize>(&mut self) -> [u8; N] {
         let mut bytes = [0; N];
         for chunk in bytes.chunks_mut(8) {

@@ -1,4 +1,4 @@
-//! What few users do, each with seeds of its own: together with everything else it would hardly
+//! Uses that few users need, each with seeds of its own: among all other uses they would hardly
 //! ever be drawn.
 
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::engine::Room;
 use redbolt_embedded::Flavor;
 use redbolt_embedded::model::ServerOptions;
 
-/// Drawn alike.
+/// The rare settings, each drawn equally often.
 pub(super) const RARE: [Setting; 16] = [
     Setting::Syncing,
     Setting::Restarts,
@@ -33,27 +33,27 @@ pub(super) const RARE: [Setting; 16] = [
     Setting::SmallRoom,
 ];
 
-/// The settings of these.
+/// The parameters of the rare settings.
 #[derive(Debug, Default)]
 pub(super) struct Rare {
-    /// So many of the last addresses lead to the first servers once more.
+    /// How many of the last addresses lead to the first servers once more.
     pub(super) aliases: usize,
     /// Servers that do not know HELLO, and that deny INFO: a bit each.
     pub(super) old: u64,
     pub(super) silent: u64,
     pub(super) is_lenient: bool,
     pub(super) no_guard: bool,
-    /// The password of each server, and whose it is.
+    /// The password of each server, and its user.
     pub(super) password: Option<&'static str>,
     pub(super) user: Option<&'static str>,
     pub(super) max_extensions: Option<u32>,
     pub(super) max_hold: Option<Duration>,
     pub(super) room: Room,
-    /// How often a task asks a question instead, in a thousand.
+    /// Of a thousand calls, how many are questions instead.
     pub(super) queries: u64,
-    /// How often a holder gives its lease away when it goes on, in a thousand.
+    /// Of a thousand times that a holder goes on, how often it gives its lease away.
     pub(super) gives_away: u64,
-    /// How often the word of a transfer comes twice, in a thousand.
+    /// Of a thousand transfer messages, how many come twice.
     pub(super) repeated: u64,
     /// Replicas take writes, and load or miss their master.
     pub(super) syncing: bool,
@@ -132,7 +132,7 @@ impl Plan {
         }
     }
 
-    /// Servers lose all, and clients that know nothing meet them soon after.
+    /// Servers lose all keys, and clients that know nothing meet them soon after.
     fn look_at_restarts(&mut self, random: &mut Random) {
         self.three_nodes(random);
         self.max_ttl_ms = random.pick(&[1000, 2000, 4000, 10_000]);
@@ -168,7 +168,7 @@ impl Plan {
         self.flavors = (0..nodes).map(|_| random.pick(&Flavor::ALL)).collect();
     }
 
-    /// What a server is.
+    /// The options of a server.
     pub(super) fn server(&self, node: usize) -> ServerOptions {
         let options = ServerOptions::new(self.flavors[node]);
         match (self.rare.password, self.rare.user) {
@@ -188,8 +188,8 @@ impl Plan {
         address % self.servers()
     }
 
-    /// How many nodes vote where all is well: of two addresses of a server one does, and none that
-    /// does not say what it is.
+    /// How many nodes vote where all is well. Of two addresses of a server one votes, and a node
+    /// that does not say what it is does not vote.
     pub(super) const fn voters(&self) -> usize {
         let silent = if self.rare.is_lenient { 0 } else { self.rare.silent.count_ones() as usize };
         self.servers() - silent

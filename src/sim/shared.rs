@@ -1,4 +1,4 @@
-//! Clients whose callers share a table: calls wait for each other there, and leases go from one caller
+//! Clients whose callers share a table: calls wait for each other there. Leases go from one caller
 //! to the next, or linger for it, without a word to any node.
 
 use super::client::SimClient;
@@ -14,7 +14,7 @@ use crate::time::Instant;
 
 use std::time::Duration;
 
-/// What a lease stands on, whichever caller has it.
+/// What the judge knows of a lease, whichever caller has it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ground {
     is_unsure: bool,
@@ -51,7 +51,7 @@ impl World {
         front.as_mut().map(|front| front.lock(engine, key, acquire, now))
     }
 
-    /// What is due in the client's table.
+    /// Does what is due in the client's table.
     pub(super) fn turn_table(&mut self, client: usize, now: Instant) {
         let SimClient { front, engine, .. } = &mut self.clients[client];
         let Some(front) = front else { return };
@@ -59,7 +59,7 @@ impl World {
         self.take_ended(client, now);
     }
 
-    /// What the calls of the client's table come to.
+    /// Takes the results of the calls in the client's table.
     pub(super) fn take_ended(&mut self, client: usize, now: Instant) {
         loop {
             self.take_begun(client);
@@ -118,7 +118,7 @@ impl World {
         self.holds(client, task, id, false, now);
     }
 
-    /// The caller lets go of a lease that came by the table.
+    /// The caller lets go of a lease that came from the table.
     fn take_held(&mut self, client: usize, task: usize) -> Option<(FrontLease, bool)> {
         let now = self.now;
         let this = &mut self.clients[client];
@@ -130,7 +130,7 @@ impl World {
         Some((held, may_pass))
     }
 
-    /// Unlocks a lease that came by the table. Returns whether it did.
+    /// Unlocks the task's lease, if it came from the table. Returns whether it did.
     pub(super) fn unlocks(&mut self, client: usize, task: usize, now: Instant) -> bool {
         let Some((held, may_pass)) = self.take_held(client, task) else { return false };
         let SimClient { front, engine, tasks, .. } = &mut self.clients[client];
@@ -150,7 +150,7 @@ impl World {
         true
     }
 
-    /// Drops a lease that came by the table. Returns whether it did.
+    /// Drops the task's lease, if it came from the table. Returns whether it did.
     pub(super) fn drops(&mut self, client: usize, task: usize, now: Instant) -> bool {
         let Some((held, may_pass)) = self.take_held(client, task) else { return false };
         let Some(front) = &mut self.clients[client].front else { return false };
@@ -161,7 +161,7 @@ impl World {
         true
     }
 
-    /// Gives a call up that came by the table. Returns whether it did.
+    /// Gives the task's call up, if it is in the table. Returns whether it was.
     pub(super) fn gives_up(&mut self, client: usize, task: usize, now: Instant) -> bool {
         let SimClient { front, engine, tasks, .. } = &mut self.clients[client];
         let (Some(front), Some(ticket)) = (front, tasks[task].call) else { return false };

@@ -1,8 +1,9 @@
-//! What only a fuzzer chooses: nodes that do not say what a server would, and clients that call out
-//! of turn.
+//! The choices that only a fuzzer makes: nodes that do not say what a server would, and clients
+//! that call out of turn.
 //!
-//! A lie ends what rests on the word of nodes ([`BELIEVED`]). Everything else holds all the same:
-//! each call ends once and in time, no deadline moves by itself, and all is well again behind it.
+//! A lie excuses the violations that rest on the word of nodes ([`BELIEVED`]). All other rules
+//! still hold: each call ends once and in time, no deadline moves by itself, and all is well again
+//! after the lies.
 
 use super::clock::Global;
 use super::plan::Plan;
@@ -15,7 +16,7 @@ use crate::time::Instant;
 
 use std::time::Duration;
 
-/// How often something of it happens, in a thousand.
+/// Of a thousand times, how often each kind of stray happens.
 #[derive(Debug)]
 pub(super) struct Strays {
     /// An answer is not what the server said.
@@ -26,7 +27,7 @@ pub(super) struct Strays {
     jumps: u64,
 }
 
-/// What nodes that lie are not held to.
+/// The violations for which nodes that lie are excused.
 const BELIEVED: &[Kind] = &[
     Kind::TwoHolders,
     Kind::NoGround,
@@ -38,18 +39,18 @@ const BELIEVED: &[Kind] = &[
 ];
 
 impl Plan {
-    /// Nothing strays in a seed.
+    /// Nothing strays in a run by a seed.
     pub(super) fn stray(&mut self, random: &mut Random) {
         if !random.is_given() {
             return;
         }
-        // Bytes are few.
+        // A fuzzer gives few bytes.
         self.fault_every /= 4;
         // Turns and aliases are judged by what nodes say.
         let is_trusting = self.hand_over || self.rare.aliases > 0;
         let lies = if is_trusting { 0 } else { random.pick(&[0, 0, 50, 300]) };
         if lies > 0 {
-            // Keys that lies left behind are waited for, with some work all the while.
+            // The run waits for keys that lies left behind, and works all the while.
             self.max_ttl_ms = self.max_ttl_ms.min(2000);
         }
         let (calls, jumps) = match self.hand_over {
@@ -61,7 +62,7 @@ impl Plan {
 }
 
 impl World {
-    /// Whether something of this happens now.
+    /// Whether such a stray happens now.
     fn strays(&mut self, of: impl Fn(&Strays) -> u64) -> bool {
         let permille = self.plan.strays.as_ref().map_or(0, of);
         self.phase == Phase::Safety && self.random.is_given() && self.random.chance(permille)
@@ -93,7 +94,7 @@ impl World {
         self.oracle.excused = BELIEVED;
     }
 
-    /// Connections end on which answers and requests may be out of step.
+    /// Ends the connections on which answers and requests may be out of step.
     pub(super) fn leave_liars(&mut self) {
         for client in 0..self.clients.len() {
             for node in 0..self.plan.nodes {
@@ -105,8 +106,8 @@ impl World {
         }
     }
 
-    /// The client of a task that is to go on calls something else. Whether that began an operation
-    /// of the task.
+    /// The client of a task that is to go on makes another call. Returns whether that call began an
+    /// operation of the task.
     pub(super) fn calls_out_of_turn(&mut self, client: usize, task: usize, now: Instant) -> bool {
         if !self.strays(|strays| strays.calls) {
             return false;
@@ -134,7 +135,7 @@ impl World {
         false
     }
 
-    /// What a caller is told in words is one line, whatever nodes have said.
+    /// Every text for a caller is one line, whatever nodes have said.
     pub(super) fn check_words(&mut self, client: usize, event: &Event, now: Instant) {
         if self.plan.strays.is_none() {
             return;
@@ -161,7 +162,7 @@ impl World {
             .check(Kind::OddError, odd.is_none(), || format!("client {client} is told {odd:?}"));
     }
 
-    /// Nothing can be done with a lease that was given up.
+    /// No call works on a lease that was given up.
     fn call_for_given_up(&mut self, client: usize, now: Instant) {
         let ttl = Duration::from_millis(self.plan.max_ttl_ms);
         let this = &mut self.clients[client];

@@ -1,4 +1,4 @@
-//! What the servers really hold, seen from nowhere: the ground that a holder's belief stands on.
+//! What the servers really hold, seen from outside: the ground of a holder's belief.
 
 use super::clock::Global;
 use super::world::World;
@@ -30,7 +30,7 @@ impl World {
         Some(node.clock.global(local + Duration::from_millis(ttl_ms)))
     }
 
-    /// When a task's lease ends that is not over.
+    /// When a task's lease ends, unless it is over.
     fn lease_end(&self, client: usize, task: usize) -> Option<Global> {
         let this = &self.clients[client];
         let deadline = this.engine.deadline(this.tasks[task].lease?)?;
@@ -38,8 +38,8 @@ impl World {
     }
 
     /// As long as a holder believes in its lease, a quorum of servers holds the token beyond the
-    /// deadline that the holder was told. Servers that forgot it since the round that this deadline
-    /// is from are excused: they are what the guard and the spare votes are for.
+    /// deadline that the holder was told. Servers that forgot it since the round of this deadline
+    /// are excused: the guard and the spare votes are for them.
     pub(super) fn check_ground(&mut self, client: usize, task: usize) {
         let Some(end) = self.lease_end(client, task) else { return };
         let began = self.clients[client].tasks[task].began;
@@ -89,8 +89,8 @@ impl World {
         });
     }
 
-    /// A round has ended for which these nodes voted: none of them had forgotten, before the call
-    /// began, a lock that goes on and that it had voted for.
+    /// A round has ended for which these nodes voted. None of them had forgotten, before the call
+    /// began, a valid lock for which it had voted.
     pub(super) fn check_memory(&mut self, client: usize, task: usize, granted: NodeMask) {
         let (keys, began) =
             (self.clients[client].tasks[task].keys(), self.clients[client].tasks[task].began);
@@ -99,7 +99,7 @@ impl World {
             let Some(forgot_at) = self.nodes[node].forgot_at.filter(|at| *at <= began) else {
                 continue;
             };
-            // The quorum has votes to spare for those.
+            // The quorum has votes to spare for such nodes.
             if node < self.plan.spare {
                 continue;
             }

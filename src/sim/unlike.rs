@@ -1,10 +1,11 @@
-//! Clients of different settings in one seed: some have another `max_ttl` than the others, or another prefix.
+//! Clients of different settings in one seed: some have another `max_ttl` than the others, or
+//! another prefix.
 //!
 //! # Oracles
 //!
 //! - A holder hands its lock over for no longer than its own `max_ttl`.
-//! - A key behind one prefix is another lock than the same key behind another: the keys of a prefix are a
-//!   range of the judge's.
+//! - A key behind one prefix is another lock than the same key behind another prefix. The keys of a
+//!   prefix are a range of the judge's keys.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -25,7 +26,7 @@ pub(super) struct Unlike {
     ttl_parts: Vec<u64>,
     /// Clients whose keys have the other prefix: a bit each.
     others: u64,
-    /// Where some have, the keys behind it are the second half of the judge's.
+    /// The other prefix, if some clients have it. Its keys are the second half of the judge's keys.
     prefix: Option<&'static str>,
 }
 

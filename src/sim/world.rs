@@ -1,4 +1,4 @@
-//! The world of one seed: the virtual clock, what is to happen, and everybody in it.
+//! The world of one seed: the virtual clock, the events to come, and all clients and nodes.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -20,7 +20,7 @@ use crate::config::Config;
 use crate::rules::Kind;
 use redbolt_embedded::model::Condition;
 
-/// What happens at a point in time. Names that have become stale find nothing to do.
+/// An event at a point in time. An event that names something stale does nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Event {
     /// A client goes on.
@@ -37,13 +37,13 @@ pub(super) enum Event {
     Message { late: usize },
     /// A thawed server runs the next portion of what it had received.
     Drain { node: usize },
-    /// Something goes wrong.
+    /// The next fault is due.
     Fault,
     /// A connection of a frozen server is reset.
     ResetOf { client: usize, node: usize },
-    /// Something is right again.
+    /// A fault of a node ends.
     Mend { node: usize, life: u64, what: Mend },
-    /// Whoever owes nothing any more must have left nothing.
+    /// A client that owes nothing any more must have left nothing.
     Glance { left: u32 },
     /// All that was owed must be paid.
     Settled,
@@ -93,7 +93,7 @@ pub(super) struct Offer {
     pub(super) from: usize,
     pub(super) key: usize,
     pub(super) token: Vec<u8>,
-    /// Whose belief goes on with it.
+    /// The holder whose belief goes on with the lease.
     pub(super) holder: u64,
 }
 
@@ -113,12 +113,12 @@ pub(super) struct World {
     /// Published messages that their servers hold back, by the connection that they are for.
     pub(super) late_messages: Vec<(usize, Vec<u8>)>,
     pub(super) forgeries: u64,
-    /// Tokens that forged messages offer in the name of a client: it never drew them, so it leaves
-    /// what a holder writes by them to its TTL.
+    /// Tokens that forged messages offer in the name of a client. The client never drew them, so it
+    /// leaves keys that a holder writes by them to their TTL.
     pub(super) forged_offers: Vec<[u8; 20]>,
     pub(super) counts: Counts,
     pub(super) offers: Vec<Offer>,
-    /// Tokens of leases that nobody is bound to release.
+    /// Tokens of leases that no client is bound to release.
     pub(super) given_away: Vec<Vec<u8>>,
     pub(super) ledger: Ledger,
     pub(super) claims: History,
@@ -135,14 +135,14 @@ pub(super) struct World {
     pub(super) trace: Option<fn(&str)>,
 }
 
-/// A seed that takes more steps than this has come to spin.
+/// A seed that takes more steps than this is spinning.
 const STEPS_MAX: u64 = 3_000_000;
 
 impl World {
     pub(super) fn new(mut random: Random, trace: Option<fn(&str)>) -> Self {
         let plan = Plan::draw(&mut random);
         let config = plan.config();
-        // What an earlier run left, if it panicked, is not this one's.
+        // Drops the counts that an earlier run left, if it panicked.
         Counts::default().take_sights();
         let mut world = Self {
             config,
@@ -236,7 +236,7 @@ impl World {
         (self.counts, self.oracle.violation)
     }
 
-    /// What the clients are about, for a seed that spins.
+    /// The state of the clients, for a seed that spins.
     fn busy(&self) -> String {
         let client = |client: &SimClient| {
             let now = client.local(self.now);
@@ -282,7 +282,7 @@ impl World {
         self.at(self.now + after, event);
     }
 
-    /// Tells what happens, if anybody listens.
+    /// Traces what happens, if a trace is wanted.
     pub(super) fn log(&self, line: impl FnOnce(&Self) -> String) {
         if let Some(trace) = self.trace {
             trace(&format!("{:>14} {}", self.now, line(self)));

@@ -3,18 +3,18 @@
 //!
 //! # Method
 //!
-//! A schedule is a row of steps: a server runs the next message of a connection, a client reads the
-//! next one, a connection is lost (what was on its way to the server is lost with it, or runs
-//! later), a client reconnects, a client's next timer is due, all locks of now end everywhere.
-//! Schedules that show every client and every server the same row of happenings lead to the same
-//! state, so each such state is built once, and the schedules that lead through it are counted.
+//! A schedule is a sequence of steps. A server runs the next message of a connection, or a client
+//! reads the next one. A connection is lost: messages on their way to the server are lost with it,
+//! or run later. A client reconnects, or its next timer is due. All locks of now end everywhere.
+//! Schedules that show every client and every server the same sequence of events lead to the same
+//! state. So the search builds each such state once, and counts the schedules that lead through it.
 //!
-//! A server that stands still for a while is no step of its own: any of its messages may be the last
-//! to be run, also behind the end of its connection.
+//! A server that stands still for a while is no step of its own. Any of its messages may be the
+//! last to run, also behind the end of its connection.
 //!
-//! After a transfer one order stands for many: a client that has released reads at once. Behind each
-//! end nothing is lost and time goes on, in one order: the waiter must get the lock well before the
-//! TTL ends, and release it so that no key is left.
+//! After a transfer one order stands for many: a client that has released reads at once. Behind
+//! each end nothing is lost, and time goes on in one order. The waiter must get the lock well
+//! before the TTL ends, and release it so that no key is left.
 
 mod transfer;
 mod world;
@@ -24,49 +24,50 @@ use std::collections::HashMap;
 use crate::rules::{self, Mutant};
 use world::World;
 
-/// Two are enough for what any two may do to each other.
+/// Two clients are enough for what any two clients may do to each other.
 pub const CLIENTS: usize = 2;
 const NODES_MAX: usize = 3;
 
-/// What a search is to cover.
+/// The bounds of a search.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "a test fills it in")]
 pub struct Limits {
-    /// Nodes, three at most. Two need both votes: what two kinds of trouble together have for orders
-    /// is too much for three.
+    /// The number of nodes, three at most. Two nodes need both votes. With three nodes, two kinds
+    /// of trouble together have too many orders.
     pub nodes: usize,
     /// The first client holds the key and the second waits for it. The search begins with the
     /// release. Otherwise it begins with an attempt of both.
     pub transfer: bool,
-    /// The connections, each of a client to a node, of which one is lost at any time.
+    /// The connections, each of a client to a node, of which one may be lost at any time.
     pub lost: &'static [(usize, usize)],
     /// The clients whose next timer may be due at any time, before its answers are read: the end of
     /// a round, or a look at the key.
     pub timers: &'static [usize],
     /// Whether a client that won releases at once, rather than holding on.
     pub releases: bool,
-    /// How often a TTL passes, for all, at any time.
+    /// How often a TTL passes, for all clients and servers, at any time.
     pub ttls: u32,
 }
 
-/// What a search has covered.
+/// The coverage of a search.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Coverage {
     /// Orders of steps from beginning to end.
     pub schedules: u128,
-    /// States that they lead through.
+    /// States that these orders lead through.
     pub states: usize,
     /// Ends in which the first client, the second, or none holds the lock or has held it. After a
     /// transfer that has failed the second may still wait.
     pub won: [usize; CLIENTS + 1],
 }
 
-/// One happening. Its first number is the client, the second the node.
+/// One event. Its first number is the client, the second the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Run(usize, usize),
-    /// The server runs what a lost connection had left, and sees the end of that behind it.
+    /// The server runs what a lost connection had left, and sees the end of the connection behind
+    /// it.
     RunLeft(usize, usize),
     Read(usize, usize),
     Lose {
@@ -84,7 +85,7 @@ enum Step {
 ///
 /// # Errors
 ///
-/// The first schedule that ends as none may, and how.
+/// The first schedule that ends in a way that no schedule may, and how.
 pub fn explore(limits: Limits, mutant: Option<Mutant>) -> Result<Coverage, String> {
     rules::run_with(mutant, || {
         let mut search = Search { limits, known: HashMap::new(), coverage: Coverage::default() };
@@ -99,12 +100,12 @@ pub fn explore(limits: Limits, mutant: Option<Mutant>) -> Result<Coverage, Strin
 /// What each client and each server has seen, in order.
 type Seen = [Vec<u16>; CLIENTS + NODES_MAX];
 
-/// A row of happenings as everybody sees it.
+/// A sequence of events as each client and each server sees it.
 #[derive(Clone, Debug, Default)]
 struct History {
     seen: Seen,
-    /// How much each client had seen when its attempt ended. From there on the order of different
-    /// nodes is the same to it.
+    /// How much each client had seen when its attempt ended. From there on, the order of different
+    /// nodes makes no difference to it.
     ended_at: [Option<usize>; CLIENTS],
 }
 
@@ -143,12 +144,12 @@ impl History {
 const STEPS_MAX: usize = 200;
 const ENDLESS: &str = "no end is in sight";
 
-/// Everybody sees that a TTL passes.
+/// Every client and every server sees that a TTL passes.
 const PASS: u16 = u16::MAX;
 
 struct Search {
     limits: Limits,
-    /// Schedules from each state on.
+    /// How many schedules lead on from each state.
     known: HashMap<Seen, u128>,
     coverage: Coverage,
 }
@@ -186,8 +187,8 @@ impl Search {
                 schedules += from_there;
                 continue;
             }
-            // A world cannot be copied: the first step goes on from this one, each other from one
-            // that is brought here anew.
+            // A world cannot be copied. The first step goes on from this world, each other step
+            // from a world that is brought here anew.
             let mut world = here.take().unwrap_or_else(|| World::after(self.limits, path));
             world.take(step);
             path.push(step);

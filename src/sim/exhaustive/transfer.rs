@@ -15,7 +15,7 @@ pub(super) const WAITER: usize = 1;
 const HELD: Duration = Duration::from_millis(500);
 
 /// By when the waiter has its lock and every key is deleted, once nothing is lost any more. It is
-/// shorter than the TTL, which must not be what frees the lock.
+/// shorter than the TTL, because the end of a TTL must not free the lock.
 const SOON: Duration = Duration::from_secs(2);
 
 impl World {

@@ -30,8 +30,8 @@ pub(super) struct World {
     /// The clock of all servers, and how many TTLs have passed.
     pub(super) now: Instant,
     passed: u32,
-    /// The SETs that servers ran of lost connections after the debts were paid, and which server did:
-    /// the TTL is for that.
+    /// The SETs of lost connections that servers ran after the debts were paid, and the server of
+    /// each. Only the TTL ends their keys.
     too_late: Vec<(usize, Vec<u8>)>,
 }
 
@@ -121,7 +121,7 @@ impl World {
         self.turn(client);
     }
 
-    /// The client's holder is done.
+    /// The client's holder lets go of its lock.
     pub(super) fn release(&mut self, client: usize) {
         let this = &mut self.clients[client];
         if let Some(lease) = this.lease {
@@ -182,14 +182,14 @@ impl World {
         }
     }
 
-    /// Whether the order of different nodes is the same to the client from now on.
+    /// Whether the order of different nodes makes no difference to the client from now on.
     pub(super) fn is_done(&self, client: usize) -> bool {
         let this = &self.clients[client];
         if !self.limits.transfer {
             return this.has_ended;
         }
-        // Announcements that the waiter repeats and messages to it that nobody hears are the only
-        // ones whose order is not the same to the holder.
+        // The order makes a difference to the holder only for announcements that the waiter
+        // repeats, and for messages to the waiter that no client hears.
         let Limits { timers, lost, .. } = self.limits;
         this.has_released && (timers.is_empty() || lost.is_empty())
     }
@@ -199,7 +199,7 @@ impl World {
         self.clients.iter().position(|client| client.has_won)
     }
 
-    /// What may happen next without a fault.
+    /// The steps that may come next without a fault.
     fn deliveries(&self) -> Vec<Step> {
         let mut steps = Vec::new();
         for client in 0..CLIENTS {
@@ -226,8 +226,8 @@ impl World {
         steps
     }
 
-    /// Of what may happen next a step that may as well come before anything else: to whom the order
-    /// of nodes is the same reads at once.
+    /// A step that may as well come before any other step: a client to which the order of nodes
+    /// makes no difference reads at once.
     fn first_step(&self, steps: &[Step]) -> Option<Step> {
         let Limits { transfer, lost, ttls, .. } = self.limits;
         let may_lose = |place: (usize, usize)| self.lost == 0 && lost.contains(&place);
@@ -239,7 +239,7 @@ impl World {
         steps.iter().find(is_first).copied().filter(|_| transfer && self.passed == ttls)
     }
 
-    /// What may happen next.
+    /// The steps that may come next.
     pub(super) fn steps(&self) -> Vec<Step> {
         let mut steps = self.deliveries();
         if let Some(step) = self.first_step(&steps) {
@@ -350,7 +350,7 @@ impl World {
         }
     }
 
-    /// What a server has to tell others goes on its way.
+    /// The server's messages to other clients go on their way.
     fn deliver(&mut self, node: usize) {
         for delivery in self.servers[node].deliveries() {
             for conns in &mut self.conns {
@@ -362,7 +362,7 @@ impl World {
         }
     }
 
-    /// Everything that is on its way arrives, and what that leads to.
+    /// Everything that is on its way arrives, and everything that follows from it.
     pub(super) fn arrive(&mut self) -> Result<(), String> {
         for _ in 0..STEPS_MAX {
             let Some(&step) = self.deliveries().first() else { return Ok(()) };
@@ -408,7 +408,7 @@ impl World {
         for (client, this) in self.clients.iter().enumerate() {
             let slots = this.engine.slots_in_use();
             let most = usize::from(this.lease.is_some() && !this.has_released);
-            // A payment that is to be made once more waits for its time.
+            // A debt that is to be paid once more waits for its time.
             if slots > most && self.lost == 0 {
                 return Err(format!("client {client} remembers {slots} attempts"));
             }
@@ -416,7 +416,7 @@ impl World {
         self.check_keys()
     }
 
-    /// No key is left that nobody holds.
+    /// No key is left that no client holds.
     pub(super) fn check_keys(&mut self) -> Result<(), String> {
         let now = self.clients[0].now.max(self.clients[1].now);
         for (node, server) in self.servers.iter_mut().enumerate() {
