@@ -46,7 +46,7 @@ pub(crate) fn split(name: &[u8]) -> Option<Vec<&[u8]>> {
 }
 
 /// Puts a key where another was. A long key reuses the memory of a long one.
-#[inline]
+#[inline(always)]
 pub(crate) fn replace(place: &mut Key, key: &[u8]) {
     if key.len() <= SHORT_MAX {
         *place = Key::from_slice(key);

@@ -43,7 +43,7 @@ use mio::event::Event as Readiness;
 use mio::{Events, Poll, Registry};
 
 pub use self::core::Driver;
-#[cfg(any(test, feature = "sim"))]
+#[cfg(feature = "sim")]
 pub(crate) use completion::rest_of;
 pub use completion::{Completion, Outcome};
 pub(crate) use connecting::Connecting;

@@ -140,7 +140,7 @@ impl Engine {
     }
 
     /// Releases a lease of one key, and reports the result.
-    #[inline]
+    #[inline(always)]
     pub(super) fn unlock_key(&mut self, lease: LeaseId, now: Instant) -> Result<OpId, UnlockError> {
         self.locks.observe(Happening::Unlock { lease, now });
         self.locks.slots.held(lease).ok_or(UnlockError::NotOurs)?;
@@ -173,7 +173,7 @@ impl Engine {
 
     /// Releases a lease, and gives the turn to the first of its waiters. If that waiter is the
     /// heir, the hand-over itself does so.
-    #[inline]
+    #[inline(always)]
     pub(super) fn release_lease(&mut self, slot_index: SlotIndex, heir: Option<Heir>, now: Now) {
         let nodes = self.locks.release_slot(slot_index, heir, now);
         let scripts = heir.map(|heir| Scripts { nodes, near: heir.near });

@@ -391,11 +391,13 @@ impl Engine {
 
     /// The next result. The engine does not hand out a lease whose deadline has passed at `now`.
     pub fn poll_event(&mut self, now: Instant) -> Option<Event> {
+        if self.sets.is_empty() { self.poll_done(now) } else { self.poll_with_sets(now) }
+    }
+
+    #[cold]
+    fn poll_with_sets(&mut self, now: Instant) -> Option<Event> {
         loop {
-            let event = self.poll_single(now)?;
-            if self.sets.is_empty() {
-                return Some(event);
-            }
+            let event = self.poll_done(now)?;
             if let Some(event) = self.gather(event, now) {
                 return Some(event);
             }
@@ -403,8 +405,8 @@ impl Engine {
     }
 
     /// The next result of an operation on one key, or of a whole set.
-    #[inline(always)]
-    fn poll_single(&mut self, now: Instant) -> Option<Event> {
+    #[inline(never)]
+    fn poll_done(&mut self, now: Instant) -> Option<Event> {
         self.check_if_small();
         while let Some(done) = self.locks.done.pop_front() {
             let Done::Op(index) = done else {

@@ -57,6 +57,7 @@ impl Locks {
 
     /// Takes a place for the report of a release that follows. [`UnlockError::Full`]: the release
     /// will not be reported.
+    #[inline(always)]
     pub(in crate::engine) fn open_release(
         &mut self,
         slot_index: SlotIndex,
