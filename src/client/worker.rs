@@ -47,7 +47,16 @@ const ROUNDS_MAX: usize = 8;
 enum Flow {
     GoesOn,
     ShutsDown { ends: Instant },
-    Ends,
+}
+
+impl Flow {
+    /// The end comes by `ends`, or before if it was to.
+    fn until(self, ends: Instant) -> Self {
+        match self {
+            Self::GoesOn => Self::ShutsDown { ends },
+            Self::ShutsDown { ends: other } => Self::ShutsDown { ends: ends.min(other) },
+        }
+    }
 }
 
 impl Worker {
@@ -181,13 +190,9 @@ impl Worker {
             let mut commands = std::mem::take(&mut self.commands);
             for command in commands.drain(..) {
                 match command {
-                    Command::Shutdown { mut ends } => {
-                        if let Flow::ShutsDown { ends: other } = flow {
-                            ends = ends.min(other);
-                        }
-                        flow = Flow::ShutsDown { ends };
-                    }
-                    Command::Close => return Flow::Ends,
+                    Command::Shutdown { ends } => flow = flow.until(ends),
+                    // A release that was lost with its connection is sent again meanwhile.
+                    Command::Close => flow = flow.until(time + self.driver.engine().node_timeout()),
                     Command::Release(lease) => {
                         drop(lease);
                         // The release goes out before the commands that follow.

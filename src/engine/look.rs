@@ -101,6 +101,11 @@ impl Engine {
         more.fold(self.locks.votes(lease), NodeMask::intersection)
     }
 
+    /// How long a node may take to answer.
+    pub(crate) const fn node_timeout(&self) -> Duration {
+        self.locks.settings.node_timeout
+    }
+
     /// Whether the engine knows that a lease is over: its deadline has come, or no quorum can hold
     /// its key. True for a lease that is no longer held.
     #[must_use]

@@ -9,8 +9,8 @@ use redbolt::{Client, Guard, LockOptions, Retry, Unlocked};
 use redbolt_rig::uninterrupted;
 
 use super::common::{
-    Clients as _, Cluster, PATIENCE, TTL, ends_within, eventually, fresh_config, given_away, ms,
-    no_quorum, taken, wait_released,
+    Clients as _, Cluster, PATIENCE, RealServer, TTL, ends_within, eventually, fresh_config,
+    given_away, ms, no_quorum, taken, wait_released,
 };
 
 #[test]
@@ -26,6 +26,22 @@ fn a_dropped_lease_is_released_by_the_drop_of_its_client() {
         // No drop waits. The I/O thread may write the releases, and well before the TTL ends a key.
         let is_empty = || cluster.nodes().all(|node| node.command(&["DBSIZE"]) == b":0\r\n");
         assert!(eventually(PATIENCE, is_empty));
+    }
+}
+
+/// The connections end with the releases unread.
+#[test]
+fn a_release_that_was_lost_with_its_connection_is_sent_again_after_the_drop_of_its_client() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    for round in 0..10 {
+        let client = cluster.client();
+        let guard = client.try_lock(format!("k{round}"), TTL).wait().unwrap();
+        assert!(eventually(PATIENCE, || guard.votes().count() == 3 || guard.remaining().is_zero()));
+        cluster.nodes().for_each(RealServer::hang_up);
+        drop(guard);
+        drop(client);
+        let is_empty = || cluster.nodes().all(|node| node.command(&["DBSIZE"]) == b":0\r\n");
+        assert!(eventually(PATIENCE, is_empty), "round {round}");
     }
 }
 
