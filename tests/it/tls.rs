@@ -72,6 +72,12 @@ fn a_lock_through_tls_is_as_good_as_one_without() {
         for server in &servers {
             let mut wire = server.server.connect();
             wire.ask(&["AUTH", "secret"]).unwrap();
+            // A client that is gone leaves its channel when its nodes have answered.
+            let mut channels = || {
+                let list = wire.ask(&["CLIENT", "LIST", "TYPE", "pubsub"]).unwrap();
+                list.split(|byte| *byte == b'\n').filter(|line| line.starts_with(b"id=")).count()
+            };
+            assert!(eventually(PATIENCE, || channels() == 2), "two clients, each with its channel");
             let kill = ["CLIENT", "KILL", "TYPE", "pubsub", "SKIPME", "yes"];
             assert_eq!(wire.ask(&kill).unwrap(), b":2\r\n", "two clients, each with its channel");
         }
