@@ -90,7 +90,9 @@ fn a_call_behind_a_lease_that_was_given_away_costs_each_node_six_commands_per_se
             // Each node counts the INFO of `before` too.
             commands(&cluster) - before - 3
         });
-        let is_shown = counts.any(|count| count <= 4 * 3 * 6);
+        // The first attempt: three SETs, a script and the commands in it. A server counts those too.
+        let first = 10;
+        let is_shown = counts.any(|count| count <= first + 4 * 3 * 6);
         assert!(is_shown, "{mode}: more than 72 commands in 4 s at 3 nodes, three times");
         thread::scope(|scope| {
             let call = scope.spawn(|| waiter.lock(mode, patient(PATIENCE)).wait());
