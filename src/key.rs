@@ -24,7 +24,8 @@ const SET: &[u8] = b":elected";
 pub(crate) fn join(keys: &[Key]) -> Key {
     let mut name = Key::new();
     for key in keys {
-        let len = u16::try_from(key.len()).unwrap_or(u16::MAX);
+        // Each key is checked before the nodes are asked: a longer one is no key.
+        let len = u32::try_from(key.len()).unwrap_or(u32::MAX);
         name.extend_from_slice(&len.to_le_bytes());
         name.extend_from_slice(key);
     }
@@ -38,7 +39,8 @@ pub(crate) fn split(name: &[u8]) -> Option<Vec<&[u8]>> {
     let mut rest = name.strip_suffix(SET)?;
     let mut keys = Vec::new();
     while let Some((len, more)) = rest.split_first_chunk() {
-        let (key, more) = more.split_at_checked(u16::from_le_bytes(*len).into())?;
+        let len = usize::try_from(u32::from_le_bytes(*len)).ok()?;
+        let (key, more) = more.split_at_checked(len)?;
         keys.push(key);
         rest = more;
     }

@@ -88,11 +88,13 @@ fn a_call_that_is_dropped_or_refused_leaves_no_key_behind() {
         let error = client.lock_all(&keys, TTL).wait().unwrap_err();
         assert!(error.to_string().contains(part), "{keys:?}: {error}");
     }
+    let error = client.lock_all([vec![b'a'; 70_000], vec![b'b']], TTL).wait().unwrap_err();
+    assert!(matches!(error, LockError::InvalidKey { len: 70_000 }), "{error}");
     let options = LockOptions::new(TTL).linger(ms(10));
     let error = client.lock_all(["a", "b"], options).wait().unwrap_err();
     assert!(matches!(error, LockError::NoLinger { .. }), "{error}");
     // The name that the client gives to a set is no key.
-    let name = b"\x01\0a\x01\0b:elected";
+    let name = b"\x01\0\0\0a\x01\0\0\0b:elected";
     assert!(matches!(client.try_lock(name, TTL).wait(), Err(LockError::ReservedKey)));
     is_clean(&nodes, &client);
 }
