@@ -25,9 +25,10 @@ use crate::resp::{Decoder, Limits};
 use crate::round::Round;
 use crate::rules;
 use crate::slab::{OpIndex, SlotIndex, WakeIndex};
+use crate::time::Instant;
 
 /// The shortest wait between two attempts.
-pub(super) const RETRY_WAIT_MIN: Duration = Duration::from_millis(1);
+const RETRY_WAIT_MIN: Duration = Duration::from_millis(1);
 
 impl Engine {
     /// Handles an attempt that failed by the last change of the locks.
@@ -55,21 +56,29 @@ impl Engine {
         if self.begin_wait(index, outcome, now) {
             return;
         }
+        if !self.plan_retry(index, now.real) {
+            self.fail(index, outcome);
+        }
+    }
+
+    /// Plans the next attempt of a call, after its `delay` and a part of its `jitter`. Returns false
+    /// if the call is not patient, or ends before.
+    pub(super) fn plan_retry(&mut self, index: OpIndex, now: Instant) -> bool {
         if !self.locks.ops.at(index).plan.is_patient {
-            return self.fail(index, outcome);
+            return false;
         }
         // A share below one, so that the product never exceeds the jitter.
         let random = self.locks.random_share();
         let plan = &self.locks.ops.at(index).plan;
         let wait = plan.delay.saturating_add(plan.jitter.mul_f64(random));
         // If no node can be asked, an attempt ends at once: without a wait the call would spin.
-        let retry_at = now.real + wait.max(RETRY_WAIT_MIN);
-        // No attempt could follow a wait that ends at the deadline, so the call ends now.
-        if retry_at >= plan.deadline {
-            self.fail(index, outcome);
-        } else {
+        let retry_at = now + wait.max(RETRY_WAIT_MIN);
+        // No attempt could follow a wait that ends at the deadline.
+        let goes_on = retry_at < plan.deadline;
+        if goes_on {
             self.locks.set_timer(index, Timer::Retry, retry_at);
         }
+        goes_on
     }
 
     /// A call for a lock ends without one.

@@ -2,11 +2,9 @@
 
 use super::core::{Call, Held, KEYS_MAX, Member, Owner, State};
 use crate::engine::core::Engine;
-use crate::engine::course::RETRY_WAIT_MIN;
 use crate::engine::event::Event;
 use crate::engine::locks::op::{OpId, OpKind, Verdict};
 use crate::engine::locks::slot::LeaseId;
-use crate::engine::locks::timers::Timer;
 use crate::error::{Cause, LockError, SEVERAL_KEYS};
 use crate::key::Key;
 use crate::node::Now;
@@ -15,8 +13,6 @@ use crate::quorum::{NODES_MAX, NodeMask};
 use crate::rules;
 use crate::slab::OpIndex;
 use crate::time::Instant;
-
-use std::time::Duration;
 
 impl Engine {
     /// Begins one attempt at the locks of all `keys`, in any order: all are won, or none. The event
@@ -80,18 +76,11 @@ impl Engine {
             return Err(LockError::Full);
         }
         let index = self.locks.ops.open(OpKind::Set).ok_or(LockError::Full)?;
-        let patience = options.patience(now);
-        let mut call = Call {
-            members: keys.into_iter().map(|key| Member { key, state: State::Free }).collect(),
-            options,
-            ends: patience.ends,
-            is_patient: patience.is_patient,
-            open: 0,
-            waits_for: None,
-            error: None,
-        };
+        self.locks.ops.at_mut(index).plan.retry_as(&options, now);
+        let members = keys.into_iter().map(|key| Member { key, state: State::Free }).collect();
+        let mut call = Call { members, options, waits_for: None, error: None };
         self.ask_for_rest(index, &mut call, now);
-        if call.open == 0 {
+        if !call.is_asking() {
             self.locks.close_op(index);
             return Err(call.first_error().unwrap_or(LockError::Full));
         }
@@ -101,39 +90,41 @@ impl Engine {
 
     /// Asks for all keys that the call does not hold, at once. No attempt begins if its time is over.
     fn ask_for_rest(&mut self, index: OpIndex, call: &mut Call, now: Instant) {
-        let Some(options) = call.options.clone().once().until(call.ends, now) else { return };
+        let ends = self.locks.ops.at(index).plan.deadline;
+        let Some(options) = call.options.clone().once().until(ends, now) else { return };
         for member in call.members.iter_mut().filter(|member| member.lease().is_none()) {
-            member.state = match self.acquire(&member.key, &options, now) {
-                Ok(op) => {
-                    self.sets.wholes.insert(op.op, index);
-                    call.open += 1;
-                    State::Asked(op)
-                }
-                Err(error) => State::Denied(error),
-            };
+            self.ask_for_key(index, member, &options, now);
         }
     }
 
-    /// Waits for a key that was denied, with the keys before it held and kept alive. Returns whether
-    /// the call waits.
-    fn wait_for(&mut self, index: OpIndex, call: &mut Call, place: usize, now: Instant) -> bool {
-        let Some(options) = call.options.clone().until(call.ends, now) else { return false };
+    /// Begins an attempt at one key, or several as the options say.
+    fn ask_for_key(
+        &mut self,
+        index: OpIndex,
+        member: &mut Member,
+        options: &LockOptions,
+        now: Instant,
+    ) {
+        member.state = match self.acquire(&member.key, options, now) {
+            Ok(op) => {
+                self.sets.wholes.insert(op.op, index);
+                State::Asked(op)
+            }
+            Err(error) => State::Denied(error),
+        };
+    }
+
+    /// Waits for a key that was denied, with the keys before it held and kept alive.
+    fn wait_for(&mut self, index: OpIndex, call: &mut Call, place: usize, now: Instant) {
+        let ends = self.locks.ops.at(index).plan.deadline;
+        let Some(options) = call.options.clone().until(ends, now) else { return };
         let op = self.locks.ops.id(index);
         for lease in call.members.iter().take(place).filter_map(Member::lease) {
             self.keep(lease, op, now);
         }
-        let Some(member) = call.members.get_mut(place) else { return false };
-        match self.acquire(&member.key, &options, now) {
-            Ok(op) => {
-                member.state = State::Asked(op);
-                self.sets.wholes.insert(op.op, index);
-                (call.open, call.waits_for) = (1, Some(place));
-                true
-            }
-            Err(error) => {
-                member.state = State::Denied(error);
-                false
-            }
+        if let Some(member) = call.members.get_mut(place) {
+            self.ask_for_key(index, member, &options, now);
+            call.waits_for = Some(place);
         }
     }
 
@@ -148,7 +139,6 @@ impl Engine {
         let Some(mut call) = self.sets.calls.remove(&index) else { return };
         let asked = |member: &&mut Member| matches!(member.state, State::Asked(its) if its == op);
         if let Some(member) = call.members.iter_mut().find(asked) {
-            call.open = call.open.saturating_sub(1);
             member.state = match result {
                 Ok(lease) => {
                     self.sets.owners.insert(lease, Owner::Call(index));
@@ -157,7 +147,7 @@ impl Engine {
                 Err(error) => State::Denied(named(error, &member.key)),
             };
         }
-        if call.open == 0 {
+        if !call.is_asking() {
             self.go_on(index, &mut call, now);
         }
         self.sets.calls.insert(index, call);
@@ -176,7 +166,7 @@ impl Engine {
             && call.members.iter().any(is_missing)
         {
             self.ask_for_rest(index, call, now);
-            if call.open > 0 {
+            if call.is_asking() {
                 return;
             }
         }
@@ -184,12 +174,13 @@ impl Engine {
             return self.locks.finish(index, Verdict::Won);
         };
         self.give_back(call, rules::keys_kept(first), now);
-        let is_denied = call.first_error().is_none_or(|error| may_pass(&error));
-        let may_wait = call.is_patient && waited_for.is_none() && is_denied;
-        if may_wait && self.wait_for(index, call, first, now) {
-            return;
+        let may_wait = call.first_error().is_none_or(|error| error.is_transient());
+        if may_wait && waited_for.is_none() && self.locks.ops.at(index).plan.is_patient {
+            self.wait_for(index, call, first, now);
         }
-        self.end_call(index, call, now);
+        if !call.is_asking() {
+            self.end_call(index, call, now);
+        }
     }
 
     /// A lease was lost before its call had all keys: the call asks for that key again.
@@ -229,7 +220,7 @@ impl Engine {
                 self.cancel_call(op, now);
             }
         }
-        if call.open == 0 && self.locks.ops.at(index).outcome == Verdict::Open {
+        if !call.is_asking() && self.locks.ops.at(index).outcome == Verdict::Open {
             self.locks.finish(index, Verdict::Cancelled);
         }
         self.sets.calls.insert(index, call);
@@ -244,11 +235,8 @@ impl Engine {
         let is_late = rules::is_too_late_to_hand_over(now, ends, call.options.min_validity);
         if call.error.is_none() && is_late {
             self.give_back(&mut call, 0, now);
-            let random = self.locks.random_share();
-            let retry_at = now + call.pause(random);
-            if call.is_patient && retry_at < call.ends {
+            if self.plan_retry(index, now) {
                 self.locks.ops.at_mut(index).outcome = Verdict::Open;
-                self.locks.set_timer(index, Timer::Retry, retry_at);
                 self.sets.calls.insert(index, call);
                 return None;
             }
@@ -291,9 +279,9 @@ impl Engine {
     /// A call whose set had too little validity left asks for it again.
     pub(in crate::engine) fn ask_again(&mut self, index: OpIndex, now: Now) {
         let Some(mut call) = self.sets.calls.remove(&index) else { return };
-        if call.open == 0 && call.error.is_none() {
+        if !call.is_asking() && call.error.is_none() {
             self.ask_for_rest(index, &mut call, now.real);
-            if call.open == 0 {
+            if !call.is_asking() {
                 self.end_call(index, &mut call, now.real);
             }
         }
@@ -320,10 +308,9 @@ impl Engine {
 }
 
 impl Call {
-    /// How long the call waits between two attempts that no holder denied.
-    fn pause(&self, random: f64) -> Duration {
-        let retry = self.options.retry.unwrap_or_default();
-        retry.delay.saturating_add(retry.jitter.mul_f64(random)).max(RETRY_WAIT_MIN)
+    /// Whether an attempt is under way.
+    fn is_asking(&self) -> bool {
+        self.members.iter().any(|member| matches!(member.state, State::Asked(_)))
     }
 
     /// Why the first key that was denied is not held.
@@ -343,11 +330,6 @@ fn named(mut error: LockError, key: &[u8]) -> LockError {
         ballot.key = Some(key.into());
     }
     error
-}
-
-/// Whether a later attempt may win the key.
-const fn may_pass(error: &LockError) -> bool {
-    matches!(error, LockError::Taken(_) | LockError::NoQuorum(_) | LockError::Expired(_))
 }
 
 /// The keys of a set in the order of their bytes.

@@ -8,7 +8,6 @@ use crate::error::{ExtendError, LockError, UnlockError, Unlocked};
 use crate::key::Key;
 use crate::options::LockOptions;
 use crate::slab::OpIndex;
-use crate::time::Instant;
 
 /// The most keys of a set.
 pub(super) const KEYS_MAX: usize = 64;
@@ -29,10 +28,6 @@ pub(in crate::engine) struct Sets {
 pub(super) struct Call {
     pub(super) members: Vec<Member>,
     pub(super) options: LockOptions,
-    pub(super) ends: Instant,
-    pub(super) is_patient: bool,
-    /// How many attempts are under way.
-    pub(super) open: usize,
     /// The place of the key for which the call waits.
     pub(super) waits_for: Option<usize>,
     /// The call ends with this error, as soon as no attempt is under way.
@@ -60,9 +55,8 @@ impl Member {
 /// An extension or a release of a set.
 pub(super) struct Change {
     pub(super) lease: LeaseId,
+    /// Its operations under way.
     pub(super) ops: Vec<OpId>,
-    /// How many of them are under way.
-    pub(super) open: usize,
     pub(super) result: Changed,
 }
 
@@ -118,8 +112,6 @@ impl Sets {
     /// Panics if an invariant is broken.
     pub(in crate::engine) fn check(&self) {
         for call in self.calls.values() {
-            let asked = call.members.iter().filter(|it| matches!(it.state, State::Asked(_)));
-            assert_eq!(asked.count(), call.open, "an attempt of a set is under way");
             let is_in_order = |pair: &[Member]| matches!(pair, [a, b] if a.key < b.key);
             assert!(call.members.windows(2).all(is_in_order), "the keys are in order");
         }

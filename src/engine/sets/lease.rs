@@ -109,16 +109,16 @@ impl Engine {
         for op in &ops {
             self.sets.wholes.insert(op.op, index);
         }
-        let open = ops.len();
-        self.sets.changes.insert(index, Change { lease, ops, open, result });
-        if open == 0 {
+        let is_over = ops.is_empty();
+        self.sets.changes.insert(index, Change { lease, ops, result });
+        if is_over {
             self.locks.finish(index, Verdict::Answered);
         }
         self.locks.ops.id(index)
     }
 
     /// One key was extended or released, or was not.
-    pub(super) fn part_changed(&mut self, index: OpIndex, part: Changed) {
+    pub(super) fn part_changed(&mut self, index: OpIndex, op: OpId, part: Changed) {
         let Some(change) = self.sets.changes.get_mut(&index) else { return };
         match (&mut change.result, part) {
             (Changed::Extend(result), Changed::Extend(part)) => {
@@ -131,8 +131,8 @@ impl Engine {
             (Changed::Extend(_), Changed::Unlock(_)) | (Changed::Unlock(_), Changed::Extend(_)) => {
             }
         }
-        change.open = change.open.saturating_sub(1);
-        if change.open == 0 {
+        change.ops.retain(|its| *its != op);
+        if change.ops.is_empty() {
             self.locks.finish(index, Verdict::Answered);
         }
     }

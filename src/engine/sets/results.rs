@@ -24,14 +24,14 @@ impl Engine {
                 let Some(whole) = self.sets.wholes.remove(&op.op) else {
                     return Some(Event::Extend { op, lease, result });
                 };
-                self.part_changed(whole, Changed::Extend(result));
+                self.part_changed(whole, op, Changed::Extend(result));
                 None
             }
             Event::Unlock { op, result } => {
                 let Some(whole) = self.sets.wholes.remove(&op.op) else {
                     return Some(Event::Unlock { op, result });
                 };
-                self.part_changed(whole, Changed::Unlock(result));
+                self.part_changed(whole, op, Changed::Unlock(result));
                 None
             }
             Event::Lost { op, lease, cause } => match self.sets.owners.get(&lease).copied() {
