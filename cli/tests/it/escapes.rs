@@ -221,19 +221,24 @@ fn a_command_of_an_ordinary_user_cannot_become_another_and_ends_with_its_lock() 
     end_with_the_lock(&NOBODY, &lines.each_ref().map(String::as_str));
 }
 
+/// Ways to become a user whose processes `run` may not end: for each the user of `run`, its options,
+/// and the line for the shell.
+fn changes_of_user() -> [(&'static [&'static str], &'static [&'static str], String); 3] {
+    let any = &["--allow-new-privileges"];
+    [
+        (&NOBODY, any, format!("exec {AS_ROOT}")),
+        (&NOBODY, any, format!("{AS_ROOT} & wait")),
+        (&CHANGER, &[], "setpriv --reuid=1 setsid sh \"$D/writer\" & wait".to_owned()),
+    ]
+}
+
 #[test]
 fn a_command_that_run_may_not_end_is_named_and_has_an_exit_code_of_its_own() {
-    let (all, child) = (format!("exec {AS_ROOT}"), format!("{AS_ROOT} & wait"));
-    let table: [(&[&str], &[&str], &str); 3] = [
-        (&NOBODY, &["--allow-new-privileges"], &all),
-        (&NOBODY, &["--allow-new-privileges"], &child),
-        (&CHANGER, &[], "setpriv --reuid=1 setsid sh \"$D/writer\" & wait"),
-    ];
-    for (user, args, line) in table {
+    for (user, args, line) in changes_of_user() {
         let Some(desk) = Desk::new() else { return };
         let nodes = five();
         let args = [&["--ttl", "3s", "--grace", "200ms"], args].concat();
-        let running = desk.start(&nodes, user, &args, line);
+        let running = desk.start(&nodes, user, &args, &line);
         take_away(&nodes);
         let ended = running.end();
         assert_eq!(ended.code, Some(79), "{line}: {ended:?}");
@@ -250,21 +255,15 @@ fn a_command_that_run_may_not_end_is_named_and_has_an_exit_code_of_its_own() {
 
 #[test]
 fn a_command_that_became_another_user_ends_with_its_lock_where_run_may_make_a_cgroup() {
-    let (all, child) = (format!("exec {AS_ROOT}"), format!("{AS_ROOT} & wait"));
-    let table: [(&[&str], &[&str], &str); 3] = [
-        (&NOBODY, &["--allow-new-privileges"], &all),
-        (&NOBODY, &["--allow-new-privileges"], &child),
-        (&CHANGER, &[], "setpriv --reuid=1 setsid sh \"$D/writer\" & wait"),
-    ];
-    for (user, args, line) in table {
+    for (user, args, line) in changes_of_user() {
         let Some(desk) = Desk::new().and_then(Desk::with_cgroup) else { return };
         let nodes = five();
         let args = [&["--ttl", "3s", "--grace", "200ms"], args].concat();
-        let running = desk.start(&nodes, user, &args, line);
+        let running = desk.start(&nodes, user, &args, &line);
         take_away(&nodes);
         let ended = running.end();
         assert_eq!(ended.code, Some(70), "{line}: {ended:?}");
-        desk.expect_no_write_after_the_lock(&nodes, line);
+        desk.expect_no_write_after_the_lock(&nodes, &line);
     }
 }
 
