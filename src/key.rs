@@ -47,6 +47,52 @@ pub(crate) fn split(name: &[u8]) -> Option<Vec<&[u8]>> {
     rest.is_empty().then_some(keys)
 }
 
+/// The most slots of a lock: with the gate, a writer can hold them all.
+pub(crate) const SLOTS_MAX: u8 = 63;
+
+/// Ends the name of a lock's gate, and precedes the number of a slot.
+pub(crate) const SLOT: &[u8] = b":slot";
+
+/// The gate of a lock with slots.
+pub(crate) fn gate(name: &[u8]) -> Key {
+    Key::from_iter([name, SLOT].concat())
+}
+
+/// The name of the lock that the gate is for.
+pub(crate) fn name_of_gate(key: &[u8]) -> Option<&[u8]> {
+    key.strip_suffix(SLOT)
+}
+
+/// The key of a slot.
+pub(crate) fn slot(name: &[u8], slot: u8) -> Key {
+    let number = format!(":{slot}");
+    Key::from_iter([name, SLOT, number.as_bytes()].concat())
+}
+
+/// Whether the key is one of a slot or a gate.
+#[cold]
+pub(crate) fn is_of_slots(key: &[u8]) -> bool {
+    key.ends_with(SLOT) || slot_of(key).is_some()
+}
+
+/// The name of the lock and the number of the slot that the key is for.
+pub(crate) fn name_and_slot(key: &[u8]) -> Option<(&[u8], u8)> {
+    let digit = |byte: &u8| byte.checked_sub(b'0').filter(|digit| *digit < 10);
+    let (head, slot) = match key {
+        [head @ .., b':', ones] => (head, digit(ones)?),
+        [head @ .., b':', tens, ones] => (head, digit(tens)? * 10 + digit(ones)?),
+        _ => return None,
+    };
+    Some((head.strip_suffix(SLOT)?, slot)).filter(|_| slot < SLOTS_MAX)
+}
+
+/// The number of the slot that the key is for.
+#[cold]
+#[inline(never)]
+pub(crate) fn slot_of(key: &[u8]) -> Option<u8> {
+    name_and_slot(key).map(|(_, slot)| slot)
+}
+
 /// Puts a key where another was. A long key reuses the memory of a long one.
 #[inline(always)]
 pub(crate) fn replace(place: &mut Key, key: &[u8]) {

@@ -4,7 +4,8 @@
 
 use std::time::Duration;
 
-use crate::error::{HAS_LIMITS, LockError, NOT_PASSED_ON, UNHEARD};
+use crate::error::{HAS_LIMITS, LockError, NOT_PASSED_ON, SEVERAL_KEYS, UNHEARD};
+use crate::key::{self, SLOTS_MAX};
 use crate::retry::Retry;
 use crate::time::Instant;
 
@@ -44,6 +45,56 @@ pub struct LockOptions {
     pub(crate) is_introduced: bool,
     /// The fence of a lock that is adopted.
     pub(crate) fence: Option<u64>,
+    pub(crate) share: Share,
+    /// The call is for more or less than a whole lock, or may linger: one test instead of two.
+    pub(crate) is_special: bool,
+}
+
+/// How much of a lock a call takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Share {
+    /// All of a lock without slots.
+    #[default]
+    Whole,
+    /// One of so many slots.
+    Slot(u8),
+    /// All of so many slots, and the gate before them.
+    AllSlots(u8),
+    /// A key of a call for several.
+    Part,
+}
+
+impl Share {
+    /// Whether the lock has slots.
+    #[inline]
+    pub(crate) const fn is_of_slots(self) -> bool {
+        matches!(self, Self::Slot(_) | Self::AllSlots(_))
+    }
+
+    /// Refuses what no lock with slots can be.
+    pub(crate) fn check(self, name: &[u8], is_announced: bool) -> Result<(), LockError> {
+        let (Self::Slot(count) | Self::AllSlots(count)) = self else { return Ok(()) };
+        let why = if !(1..=SLOTS_MAX).contains(&count) {
+            "a lock has 1 to 63 slots"
+        } else if is_announced {
+            "a leader holds a whole lock, and no slot of it"
+        } else if name.is_empty() {
+            return Err(LockError::InvalidKey { len: 0 });
+        } else {
+            return Ok(());
+        };
+        Err(LockError::InvalidKeys { why })
+    }
+
+    /// The name of the lock in the key of a slot or a gate; another key itself.
+    pub(crate) fn name(self, key: &[u8]) -> &[u8] {
+        let name = match self {
+            Self::Whole | Self::Part => None,
+            Self::Slot(_) => key::name_and_slot(key).map(|(name, _)| name),
+            Self::AllSlots(_) => key::name_of_gate(key),
+        };
+        name.unwrap_or(key)
+    }
 }
 
 /// How long a call goes on.
@@ -79,7 +130,58 @@ impl LockOptions {
             linger_ms: 0,
             is_introduced: false,
             fence: None,
+            share: Share::Whole,
+            is_special: false,
         }
+    }
+
+    /// The call takes one of `slots` slots of the lock, 1 to 63: at most so many callers hold the lock
+    /// at the same time. [`Lease::slot`](crate::Lease::slot) tells which slot it is, from 0 on: a
+    /// port, a shard, a licence.
+    ///
+    /// Each slot is a lock of its own, `key:slot:0` and so on, with its own token, fence and
+    /// waiters. So the promises are those of a lock, and no call can hold the slot of another. All
+    /// clients of a lock must name the same number. A larger number is safe at any time. A smaller
+    /// one is safe once the slots above it are free.
+    ///
+    /// The call asks each node for the first free one of up to eight slots, beginning with the slot
+    /// that this client left last, or with one drawn at random. If all are taken, it asks for all
+    /// others. So it costs one round trip while half of the slots are free, and at most two. The nodes
+    /// must run scripts (EVAL). Where they do not, or for a lock with a [fence](Self::fenced), the
+    /// call asks for one slot by a SET, and then for all others.
+    ///
+    /// A call that waits announces itself to the holder of one slot, drawn at random. It also asks
+    /// for eight others after `delay` and `jitter` of its [`Retry`].
+    ///
+    /// A slot does not [linger](Self::linger), and is not [announced](Self::announced).
+    #[must_use]
+    pub fn slots(self, slots: usize) -> Self {
+        self.sharing(Share::Slot(slot_count(slots)))
+    }
+
+    /// The call reads: it takes one of `readers` [slots](Self::slots). No call that
+    /// [writes](Self::write) holds the lock meanwhile.
+    #[must_use]
+    pub fn read(self, readers: usize) -> Self {
+        self.slots(readers)
+    }
+
+    /// The call writes: it takes all of `readers` slots, 1 to 63, so that no other caller holds one.
+    ///
+    /// Before the slots it takes one more key, the gate `key:slot`, which no reader touches. A
+    /// writer that has the gate keeps each slot that it wins, and waits for all others at once. So
+    /// no reader that comes later gets in before it. It costs one SET per slot and one more at each
+    /// node, in one write, and as many deletes. [`Lease::keys`](crate::Lease::keys) has the gate and
+    /// all slots.
+    #[must_use]
+    pub fn write(self, readers: usize) -> Self {
+        self.sharing(Share::AllSlots(slot_count(readers)))
+    }
+
+    /// So much of the lock.
+    pub(crate) const fn sharing(mut self, share: Share) -> Self {
+        (self.share, self.is_special) = (share, true);
+        self
     }
 
     /// The call fails ([`LockError::Expired`](crate::LockError::Expired)) if less validity than
@@ -173,6 +275,7 @@ impl LockOptions {
     pub fn linger(mut self, limit: Duration) -> Self {
         self.linger_ms = u32::try_from(limit.as_millis()).unwrap_or(u32::MAX);
         self.is_introduced = self.linger_ms > 0;
+        self.is_special = self.is_introduced || self.share != Share::Whole;
         self
     }
 
@@ -208,9 +311,16 @@ impl LockOptions {
             _ if !is_heard => UNHEARD,
             Self { is_fenced: true, .. } | Self { is_announced: true, .. } => NOT_PASSED_ON,
             _ if has_limits => HAS_LIMITS,
+            _ if self.share.is_of_slots() => SEVERAL_KEYS,
             _ => return Ok(()),
         };
         Err(LockError::NoLinger { why })
+    }
+
+    /// As the engine gets it: only the table of a client lets a lock linger.
+    pub(crate) fn without_linger(self) -> Self {
+        let is_special = self.share != Share::Whole;
+        Self { linger_ms: 0, is_special, ..self }
     }
 
     /// For how long the lease may linger; zero if it may not.
@@ -255,6 +365,11 @@ impl LockOptions {
         self.retry.get_or_insert(retry);
         self
     }
+}
+
+/// A number of slots; more than a lock can have are refused when the call begins.
+fn slot_count(slots: usize) -> u8 {
+    u8::try_from(slots).unwrap_or(u8::MAX)
 }
 
 #[cfg(test)]

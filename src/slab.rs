@@ -65,6 +65,11 @@ index_type! {
 }
 
 index_type! {
+    /// A command that stands for several SETs.
+    pub(crate) BatchIndex
+}
+
+index_type! {
     /// A wake whose answer the client awaits.
     pub(crate) WakeIndex
 }

@@ -64,6 +64,13 @@ impl Guard {
         self.held.lease().map_or(&[], Lease::key)
     }
 
+    /// Which [slot](crate::LockOptions::slots) of its lock it is, from 0 on; `None` for a lock
+    /// without slots, and for all slots together.
+    #[must_use]
+    pub fn slot(&self) -> Option<usize> {
+        self.held.lease().and_then(Lease::slot)
+    }
+
     /// The value that the nodes hold, for a resource that can compare it. Once you have read the
     /// token, the client never hands the lease to another waiter of this process: it releases the
     /// lease with its guard.
@@ -73,7 +80,7 @@ impl Guard {
     }
 
     /// All keys, in the order of their bytes: several if the lock was taken with
-    /// [`lock_all`](crate::Client::lock_all).
+    /// [`lock_all`](crate::Client::lock_all), or to [write](crate::LockOptions::write).
     pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
         self.held.lease().into_iter().flat_map(Lease::keys)
     }

@@ -39,6 +39,7 @@ impl Table {
         if self.is_closed || !self.queues.is_held_by(queue, lease.id()) {
             return Err(lease);
         }
+        self.queues.pull(queue, &mut self.calls);
         let here = self.queues.at_mut(queue);
         let Some(next) = here.first else { return self.begin_linger(queue, lease, now) };
         let Some(holder) = &mut here.holder else { return Err(lease) };

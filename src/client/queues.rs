@@ -9,8 +9,8 @@ use super::counting::Moment;
 use super::indices::{CallIndex, QueueIndex};
 use crate::driver::Lease;
 use crate::engine::LeaseId;
-use crate::key::{self, Key};
-use crate::options::LockOptions;
+use crate::key::{self, Key, SLOTS_MAX};
+use crate::options::{LockOptions, Share};
 use crate::quorum::NodeMask;
 use crate::rules;
 use crate::slab::Slab;
@@ -54,6 +54,8 @@ pub(super) struct KeyQueue {
     last: Option<CallIndex>,
     /// Calls that name this queue and have not ended.
     refs: u32,
+    /// How many slots the lock has; zero if it has none.
+    slots: u8,
     /// The queue is in the index of keys.
     is_named: bool,
 }
@@ -76,9 +78,56 @@ impl Queues {
         let index = self.queues.take(KeyQueue::empty)?;
         let queue = self.at_mut(index);
         key::replace(&mut queue.key, key);
-        (queue.refs, queue.is_named) = (1, true);
+        (queue.refs, queue.slots, queue.is_named) = (1, 0, true);
         self.by_key.insert(Key::from_slice(key), index);
         Some(index)
+    }
+
+    /// The queue of a call for the lock `name`. Of a lock with slots each slot has a queue, though a
+    /// call of that queue may win another slot. The call enters the shortest.
+    pub(super) fn enter_for(&mut self, name: &[u8], share: Share) -> Option<QueueIndex> {
+        let slots = match share {
+            Share::Whole | Share::Part => return self.enter(name),
+            Share::AllSlots(_) => return self.enter(&key::gate(name)),
+            Share::Slot(slots) => slots,
+        };
+        let len = |key: &Key| {
+            let queue = self.by_key.get(key).map(|index| self.at(*index));
+            queue.map_or(0, |queue| queue.refs.saturating_add(queue.holder.is_some().into()))
+        };
+        let key = (0..slots).map(|slot| key::slot(name, slot)).min_by_key(len)?;
+        let index = self.enter(&key)?;
+        self.at_mut(index).slots = slots;
+        Some(index)
+    }
+
+    /// If no call waits in the queue of a slot, the first of another slot's longest queue does so.
+    #[inline]
+    pub(super) fn pull(&mut self, index: QueueIndex, calls: &mut Calls) {
+        let queue = self.at(index);
+        if queue.slots > 0 && queue.first.is_none() {
+            self.pull_from_siblings(index, calls);
+        }
+    }
+
+    #[cold]
+    fn pull_from_siblings(&mut self, index: QueueIndex, calls: &mut Calls) {
+        let siblings = self.siblings(&self.at(index).key, self.at(index).slots);
+        let longest = siblings.into_iter().filter(|it| self.at(*it).first.is_some());
+        let Some(longest) = longest.max_by_key(|it| self.at(*it).refs) else { return };
+        let Some(call) = self.at(longest).first else { return };
+        self.unlink(longest, call, calls);
+        calls.at_mut(call).queue = Some(index);
+        self.at_mut(index).refs += 1;
+        self.push(index, call, calls);
+        self.leave(longest);
+    }
+
+    /// The queues of a lock with slots.
+    fn siblings(&self, key: &[u8], slots: u8) -> Vec<QueueIndex> {
+        let Some((name, _)) = key::name_and_slot(key) else { return Vec::new() };
+        let keys = (0..slots).map(|slot| key::slot(name, slot));
+        keys.filter_map(|key| self.by_key.get(&key).copied()).collect()
     }
 
     /// A call that names the queue has ended.
@@ -124,7 +173,9 @@ impl Queues {
 
     /// Another process waits for a lease of this process. Returns the lease if it lingers.
     pub(super) fn note_wanted_elsewhere(&mut self, lease: LeaseId, key: &[u8]) -> Option<Lease> {
-        let index = *self.by_key.get(key)?;
+        let is_of = |index: &QueueIndex| self.is_held_by(*index, lease);
+        let siblings = || self.siblings(key, SLOTS_MAX).into_iter().find(is_of);
+        let index = self.by_key.get(key).copied().filter(is_of).or_else(siblings)?;
         let queue = self.at_mut(index);
         let holder = queue.holder.as_mut().filter(|holder| holder.id == lease)?;
         holder.is_wanted_elsewhere = true;
@@ -193,6 +244,7 @@ impl KeyQueue {
             first: None,
             last: None,
             refs: 0,
+            slots: 0,
             is_named: false,
         }
     }

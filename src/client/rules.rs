@@ -69,8 +69,9 @@ impl Rules {
             return Err(LockError::InvalidTtl { ttl: options.ttl, least, most });
         }
         if !self.prefix.is_plain(key) {
-            self.prefix.check(key)?;
+            self.prefix.check_taken(key)?;
         }
+        options.share.check(key, options.is_announced)?;
         options.check_linger(self.is_woken, self.has_limits)
     }
 

@@ -159,6 +159,7 @@ impl Table {
 
     /// The first call of the queue competes, if the key has neither holder nor competitor.
     pub(super) fn advance(&mut self, index: QueueIndex) {
+        self.queues.pull(index, &mut self.calls);
         let queue = self.queues.at_mut(index);
         let Some(next) = queue.first else { return };
         // `close` ends the waiting calls.
@@ -185,10 +186,9 @@ impl Table {
 
     pub(super) fn compete(&mut self, queue: QueueIndex, call: CallIndex) {
         let place = self.calls.at_mut(call);
-        let (mut options, ends, span) = (place.options.clone(), place.ends, place.span.take());
-        // Only the table lets a lock linger: for the engine the lease is held.
-        options.linger_ms = 0;
-        let key = Key::from_slice(&self.queues.at(queue).key);
+        let (options, ends, span) = (place.options.clone(), place.ends, place.span.take());
+        let options = options.without_linger();
+        let key = Key::from_slice(options.share.name(&self.queues.at(queue).key));
         self.commands.push(Command::Call(call, Task::Acquire { key, options, ends }, span));
     }
 }

@@ -14,8 +14,10 @@ pub(crate) use answer::{Answer, classify, counter, time};
 pub(crate) use dialect::{Dialect, ExtendStep, Form, ReleaseStep, Server, ServerKind};
 
 use crate::claim::CLAIM_SUFFIX;
-use crate::key::Key;
-use crate::resp::encode::{append_block, append_bulk, append_command, append_number};
+use crate::key::{self, Key};
+use crate::resp::encode::{
+    append_array_header, append_block, append_bulk, append_command, append_number,
+};
 use crate::token::{TokenBytes, hex};
 
 /// Deletes the key if it holds the token.
@@ -34,6 +36,12 @@ pub(crate) const FENCED_SET_SCRIPT: &str = "local s=redis.call('get',KEYS[2]) or
      if not redis.call('set',KEYS[1],ARGV[1],'NX','PX',ARGV[2]) then return 0 end \
      if c<tonumber(ARGV[3]) then redis.call('set',KEYS[2],ARGV[3],'PX',ARGV[4]) return 1 end \
      return s";
+
+/// Takes the first of several locks that is free, each with its own token. Answers its place, from 1
+/// on, as text, or 0 if all are taken.
+pub(crate) const FIRST_FREE_SCRIPT: &str = "for i=1,#KEYS do \
+     if redis.call('set',KEYS[i],ARGV[i],'NX','PX',ARGV[#KEYS+1]) then return tostring(i) end end \
+     return 0";
 
 /// Hands the lock over, if the lock holds the token: writes the token of a waiter, and tells the
 /// waiter. Answers 0 if the lock does not hold the token, and 2 if the waiter heard of it.
@@ -81,6 +89,27 @@ pub(crate) fn append_set(
     append_key(out, key);
     append_token(out, token);
     options.append(out, ttl_ms);
+}
+
+/// Takes the first of several locks that is free. As with a SET, the client never sends it a second
+/// time.
+pub(crate) fn append_first_free<'a>(
+    out: &mut Vec<u8>,
+    locks: impl Iterator<Item = (&'a Key, &'a TokenBytes)> + Clone,
+    ttl_ms: u32,
+) {
+    let count = locks.clone().count();
+    append_array_header(out, 4 + 2 * count);
+    out.extend_from_slice(b"$4\r\nEVAL\r\n");
+    append_bulk(out, FIRST_FREE_SCRIPT.as_bytes());
+    append_number(out, u64::try_from(count).unwrap_or(u64::MAX));
+    for (key, _) in locks.clone() {
+        append_key(out, key);
+    }
+    for (_, token) in locks {
+        append_token(out, token);
+    }
+    append_number(out, ttl_ms.into());
 }
 
 /// As [`append_set`], with a fence. As with a SET, the client never sends it a second time, so it
@@ -165,11 +194,17 @@ fn append_fence_script(out: &mut Vec<u8>, script: &str, key: &Key, token: &Token
 /// The suffix that makes the key of a lock's counter of fences from the key of the lock.
 pub(crate) const FENCE_SUFFIX: &[u8] = b":fence";
 
-/// Whether a key belongs to a counter of fences or to the claim of a leader. The nodes keep these
-/// beside locks, and no lock may be mistaken for one.
+/// Whether a key is a counter of fences, the claim of a leader, a gate or a slot. The nodes keep
+/// these for locks of other names, and no lock may be mistaken for one.
 #[inline]
 pub(crate) fn is_reserved(key: &[u8]) -> bool {
-    key.ends_with(FENCE_SUFFIX) || key.ends_with(CLAIM_SUFFIX)
+    match key {
+        [.., b'e'] => key.ends_with(FENCE_SUFFIX),
+        [.., b'd'] => key.ends_with(CLAIM_SUFFIX),
+        [.., b't'] => key.ends_with(key::SLOT),
+        [.., b'0'..=b'9'] => key::slot_of(key).is_some(),
+        _ => false,
+    }
 }
 
 /// The prefix that makes a marker's key from a replication id. The marker tells since when a node

@@ -112,6 +112,13 @@ impl Lease {
         &self.state.key
     }
 
+    /// Which [slot](crate::LockOptions::slots) of its lock it is, from 0 on; `None` for a lock
+    /// without slots, and for all slots together.
+    #[must_use]
+    pub fn slot(&self) -> Option<usize> {
+        key::slot_of(self.key()).map(usize::from)
+    }
+
     /// The value that the nodes hold. With key and token any process can extend and release the
     /// lock. The token does not order the holders: to let a resource refuse an earlier one, use
     /// [`fence`](Self::fence).
@@ -121,7 +128,8 @@ impl Lease {
         LockToken::new(&self.state.token)
     }
 
-    /// All keys, in the order of their bytes: several if the lock was taken with `lock_all`.
+    /// All keys, in the order of their bytes: several if the lock was taken with `lock_all`, or to
+    /// [write](crate::LockOptions::write).
     pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
         let rest = self.state.rest.iter().map(|locked| locked.key.as_slice());
         std::iter::once(self.key()).chain(rest)

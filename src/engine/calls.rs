@@ -9,8 +9,9 @@ use super::locks::slot::LeaseId;
 use super::locks::steps::TokenInput;
 use super::wait::Scripts;
 use crate::error::{DetachError, LockError, NO_CLIENT, UnlockError, Unlocked};
+use crate::key::Key;
 use crate::node::Now;
-use crate::options::LockOptions;
+use crate::options::{LockOptions, Share};
 use crate::quorum::NodeId;
 use crate::rules;
 use crate::slab::{OpIndex, SlotIndex};
@@ -28,7 +29,11 @@ impl Engine {
         now: Instant,
     ) -> Result<OpId, LockError> {
         self.check_if_small();
-        let op = self.begin_call(key, options, now);
+        let op = if options.is_special {
+            self.begin_special(key, options, now)
+        } else {
+            self.begin_call(key, options, now)
+        };
         // Without the counts, not even the test for an error is left.
         #[cfg(feature = "metrics")]
         let op = op.inspect_err(|error| self.locks.observe(Happening::CallRefused { error }));
@@ -42,28 +47,7 @@ impl Engine {
         options: &LockOptions,
         now: Instant,
     ) -> Result<OpId, LockError> {
-        let ttl = options.ttl;
-        let ttl_ms = self.locks.checked_ttl(ttl).ok_or_else(|| self.invalid_ttl(ttl))?;
-        if !self.locks.prefix.is_plain(key) {
-            self.locks.prefix.check(key)?;
-        }
-        let is_fenced = options.is_fenced;
-        if is_fenced {
-            self.locks.check_fences()?;
-        }
-        if options.linger_ms > 0 {
-            return Err(LockError::NoLinger { why: NO_CLIENT });
-        }
-        let index = self.open_call(options, ttl_ms, now)?;
-        let token = self.locks.draw_token();
-        let slot = self.locks.slots.open(key, token, TokenInput::Begin);
-        if is_fenced {
-            self.locks.slots.at_mut(slot).set_fenced();
-        }
-        if !self.locks.prefix.is_none() {
-            self.locks.prefix.put_before(&mut self.locks.slots.at_mut(slot).key);
-        }
-        self.locks.observe(Happening::Call { op: index, slot, ttl_ms, now });
+        let (index, slot) = self.open_attempt(key, options, now)?;
         let now = self.locks.now(now);
         if self.waiting.has_recent_wakes() {
             let op = self.locks.ops.at_mut(index);
@@ -78,6 +62,84 @@ impl Engine {
         }
         self.follow(failed, now);
         Ok(self.locks.ops.id(index))
+    }
+
+    /// A call for more or less than a whole lock, or for one that may linger.
+    #[cold]
+    #[inline(never)]
+    fn begin_special(
+        &mut self,
+        key: &[u8],
+        options: &LockOptions,
+        now: Instant,
+    ) -> Result<OpId, LockError> {
+        match options.share {
+            Share::Slot(_) | Share::AllSlots(_) => self.acquire_share(key, options, now),
+            Share::Whole | Share::Part if options.linger_ms > 0 => {
+                Err(LockError::NoLinger { why: NO_CLIENT })
+            }
+            Share::Whole | Share::Part => self.begin_call(key, options, now),
+        }
+    }
+
+    /// Opens an operation and a slot for a call.
+    #[inline(always)]
+    fn open_attempt(
+        &mut self,
+        key: &[u8],
+        options: &LockOptions,
+        now: Instant,
+    ) -> Result<(OpIndex, SlotIndex), LockError> {
+        let ttl = options.ttl;
+        let ttl_ms = self.locks.checked_ttl(ttl).ok_or_else(|| self.invalid_ttl(ttl))?;
+        if !self.locks.prefix.is_plain(key) {
+            self.check_key(key, options)?;
+        }
+        let is_fenced = options.is_fenced;
+        if is_fenced {
+            self.locks.check_fences()?;
+        }
+        let index = self.open_call(options, ttl_ms, now)?;
+        let token = self.locks.draw_token();
+        let slot = self.locks.slots.open(key, token, TokenInput::Begin);
+        if is_fenced {
+            self.locks.slots.at_mut(slot).set_fenced();
+        }
+        if !self.locks.prefix.is_none() {
+            self.locks.prefix.put_before(&mut self.locks.slots.at_mut(slot).key);
+        }
+        self.locks.observe(Happening::Call { op: index, slot, ttl_ms, now });
+        Ok((index, slot))
+    }
+
+    /// Begins one attempt at the first of these keys that is free: one command per node. Each key has
+    /// an operation of its own. `None` if too few nodes run scripts.
+    pub(super) fn acquire_first_free(
+        &mut self,
+        keys: &[Key],
+        options: &LockOptions,
+        now: Instant,
+    ) -> Option<Vec<Result<OpId, LockError>>> {
+        let nodes = self.locks.voters_with_scripts().filter(|_| !options.is_fenced)?;
+        let (mut attempts, both) = (Vec::new(), self.locks.now(now));
+        let mut begin = |key: &[u8]| {
+            let (index, slot) = self.open_attempt(key, options, now)?;
+            self.locks.prepare_attempt(index, slot, both);
+            attempts.push((index, slot));
+            Ok(self.locks.ops.id(index))
+        };
+        let begun = keys.iter().map(|key| begin(key)).collect();
+        let now = both;
+        for failed in self.locks.ask_for_first_free(&attempts, nodes, now) {
+            self.follow(Some(failed), now);
+        }
+        Some(begun)
+    }
+
+    #[cold]
+    fn check_key(&self, key: &[u8], options: &LockOptions) -> Result<(), LockError> {
+        let prefix = &self.locks.prefix;
+        if options.share == Share::Part { prefix.check(key) } else { prefix.check_taken(key) }
     }
 
     /// Takes a place for a call that takes a lock.

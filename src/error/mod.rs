@@ -157,9 +157,10 @@ pub enum LockError {
         /// The reason, in words.
         why: &'static str,
     },
-    /// The key ends in `:fence` or `:elected`. Such keys belong to other locks: they are the
-    /// counters of their fences, and the names of their leaders.
-    #[error("a key that ends in :fence or :elected belongs to another lock")]
+    /// The key ends in `:fence`, `:elected`, `:slot`, or `:slot:` and a number. Such keys belong to
+    /// other locks: they are the counters of their fences, the names of their leaders, and their
+    /// [slots](crate::LockOptions::slots).
+    #[error("a key that ends in :fence, :elected or :slot belongs to another lock")]
     ReservedKey,
     /// The key is empty, or longer than 4,096 bytes with the configured prefix.
     #[error("the key has {len} bytes with its prefix: 1 to 4096 are allowed")]
@@ -167,7 +168,7 @@ pub enum LockError {
         /// Its length: of an empty key zero, of others with the prefix.
         len: usize,
     },
-    /// These keys cannot be locked together.
+    /// These keys, or so many slots, cannot be locked together.
     #[error("no such set of keys can be locked: {why}")]
     InvalidKeys {
         /// The reason, in words.
@@ -190,7 +191,7 @@ pub(crate) const UNHEARD: &str =
 pub(crate) const NO_CLIENT: &str = "only a Client keeps a lock for its next caller, not a Driver";
 pub(crate) const NOT_PASSED_ON: &str =
     "its fence, or the name of its leader, belongs to one holder";
-pub(crate) const SEVERAL_KEYS: &str = "several keys are locked together, and they do not linger";
+pub(crate) const SEVERAL_KEYS: &str = "neither keys that are locked together nor slots linger";
 pub(crate) const HAS_LIMITS: &str =
     "max_extensions or max_hold is set, and the next holder would get what is left of it";
 

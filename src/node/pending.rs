@@ -6,7 +6,7 @@
 //!   removes an entry. An entry is never removed because its caller has gone.
 
 use crate::command::{ExtendStep, ReleaseStep};
-use crate::slab::{OpIndex, SlotIndex, WakeIndex};
+use crate::slab::{BatchIndex, OpIndex, SlotIndex, WakeIndex};
 use crate::time::Instant;
 
 /// The purpose of an answer, and the slot, operation or wake that it belongs to.
@@ -18,6 +18,8 @@ pub(crate) enum Request {
     ScriptLoad,
     /// The SET of an attempt.
     Set(SlotIndex),
+    /// The command that stands for the SETs of several attempts.
+    Batch(BatchIndex),
     /// The command that takes a fenced lock.
     FencedSet(SlotIndex),
     /// The second round of a fenced attempt.
@@ -60,6 +62,7 @@ impl Request {
             | Self::Extend { slot, .. } => Some(slot),
             Self::Greeting(_)
             | Self::ScriptLoad
+            | Self::Batch(_)
             | Self::Time
             | Self::Subscribe
             | Self::SubscribeTransfers

@@ -41,7 +41,9 @@ impl Reading {
             }
             Request::Subscribe | Request::SubscribeTransfers => return Step::Idle,
             Request::Transfer(_) if matches!(frame.reply(), Reply::Integer(2)) => Answer::Ok,
-            Request::FencedSet(_) | Request::Raise(_) => self.number(counter, frame),
+            Request::FencedSet(_) | Request::Raise(_) | Request::Batch(_) => {
+                self.number(counter, frame)
+            }
             Request::Time => self.number(time, frame),
             Request::Greeting(part) => {
                 self.facts.note(part, &frame.reply());

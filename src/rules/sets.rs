@@ -24,4 +24,19 @@ rules! { SETS:
     fn is_given_back(is_held: bool) -> bool { is_held }
     /// The keys of a call that failed stay held.
     PartOfSetKept => Orphan { false }
+
+    /// In a batch a node grants the key that it names, and no other.
+    fn is_granted_in_batch(named: Option<usize>, place: usize) -> bool { named == Some(place) }
+    /// The nodes that granted any slot are counted together, as counting semaphores do.
+    SlotsCountedTogether => TwoHolders { let _ = place; named.is_some() }
+
+    /// A call for one slot keeps the slot at this place, and none behind it.
+    fn slots_kept(place: usize) -> usize { place + 1 }
+    /// It keeps each slot that it wins.
+    EverySlotKept => LimitIgnored { usize::MAX }
+
+    /// A writer gives back its slots from this place on while it waits for the gate.
+    fn slots_kept_without_gate() -> usize { 0 }
+    /// It keeps them.
+    SlotsKeptWithoutGate => Starved { usize::MAX }
 }

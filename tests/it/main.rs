@@ -52,6 +52,7 @@ mod queues;
 mod retry;
 mod secrets;
 mod sets;
+mod slots;
 
 mod tidy;
 #[cfg(feature = "tls")]

@@ -26,6 +26,8 @@ enum Does {
     Extend,
     /// Takes a lock, and raises the counter of its fences.
     Acquire,
+    /// Takes the first of several locks that is free.
+    TakeFirst,
     /// Raises the counter of a lock that is held.
     Raise,
     /// Hands a lock over to a waiter that hears of it; deletes the lock if no waiter does.
@@ -56,6 +58,12 @@ const KNOWN: [Known; SCRIPTS] = [
                if c<tonumber(ARGV[3]) then redis.call('set',KEYS[2],ARGV[3],'PX',ARGV[4]) \
                return 1 end return s",
         sha1: "a87ec9b0648fb49b7692a68d969779d86d84c6a6",
+    },
+    Known {
+        does: Does::TakeFirst,
+        text: "for i=1,#KEYS do if redis.call('set',KEYS[i],ARGV[i],'NX','PX',ARGV[#KEYS+1]) \
+               then return tostring(i) end end return 0",
+        sha1: "75e6980912d7090e989df777caa8d700413bb594",
     },
     Known {
         does: Does::Raise,
@@ -229,6 +237,7 @@ fn answer(call: &mut Call<'_>, does: Does, keys_len: usize) -> Result<Answer, St
             Ok(Answer::Integer(i64::from(done)))
         }
         Does::Acquire => acquire(call, keys_len),
+        Does::TakeFirst => take_first(call, keys_len),
         Does::Raise => raise(call, keys_len),
         Does::Transfer => transfer(call, keys_len),
         Does::Introduce => introduce(call, keys_len),
@@ -309,6 +318,21 @@ fn acquire(call: &mut Call<'_>, keys_len: usize) -> Result<Answer, String> {
     call.server.keys.set(db, lock, token, Some(ends_at_ms), now_ms);
     // The server no longer refuses a script that has written.
     accept(call, fence, counter, 3 + keys_len + 2, false)
+}
+
+fn take_first(call: &mut Call<'_>, keys_len: usize) -> Result<Answer, String> {
+    let (db, now_ms) = (call.session.db, call.now_ms);
+    for number in 0..keys_len {
+        let (lock, token) = (key(call, keys_len, number)?, argument(call, keys_len, number)?);
+        let px = argument(call, keys_len, keys_len)?;
+        writable(call, "set")?;
+        let ends_at_ms = end(call, px)?;
+        if call.server.keys.entry(db, lock, now_ms).is_none() {
+            call.server.keys.set(db, lock, token, Some(ends_at_ms), now_ms);
+            return Ok(Answer::Text((number + 1).to_string().into_bytes()));
+        }
+    }
+    Ok(Answer::Integer(0))
 }
 
 fn raise(call: &mut Call<'_>, keys_len: usize) -> Result<Answer, String> {

@@ -12,7 +12,7 @@ use super::session::{Session, User};
 use crate::Instant;
 
 /// How many scripts the model knows.
-pub(crate) const SCRIPTS: usize = 6;
+pub(crate) const SCRIPTS: usize = 7;
 
 /// One master: a process with its keys.
 pub struct Server {

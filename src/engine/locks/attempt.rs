@@ -31,16 +31,14 @@ impl Locks {
         })
     }
 
-    /// One attempt: the SET goes to every node that may vote, in one encoding, or first to the
-    /// gate.
-    #[must_use]
-    pub(in crate::engine) fn attempt(
+    /// An attempt begins. Nothing is written yet.
+    #[inline(always)]
+    pub(in crate::engine) fn prepare_attempt(
         &mut self,
         index: OpIndex,
         slot_index: SlotIndex,
-        gate: Option<NodeId>,
         now: Now,
-    ) -> Option<Failed> {
+    ) -> Instant {
         let t0 = rules::validity_begins(now.real);
         let deadline = self.deadline_from(t0, self.ops.at(index).plan.ttl_ms);
         let op = self.ops.at_mut(index);
@@ -57,7 +55,20 @@ impl Locks {
         slot.ends = deadline;
         slot.began = now.real;
         self.observe(Happening::Attempt { op: index });
+        call_ends
+    }
 
+    /// One attempt: the SET goes to every node that may vote, in one encoding, or first to the
+    /// gate.
+    #[must_use]
+    pub(in crate::engine) fn attempt(
+        &mut self,
+        index: OpIndex,
+        slot_index: SlotIndex,
+        gate: Option<NodeId>,
+        now: Now,
+    ) -> Option<Failed> {
+        let call_ends = self.prepare_attempt(index, slot_index, now);
         let (mut voters, mut request) = (self.nodes.voters(), Request::Set(slot_index));
         if self.slots.at(slot_index).is_fenced() {
             self.propose_fence(slot_index, now);
@@ -90,10 +101,16 @@ impl Locks {
             self.awaiting.push(index);
             self.judge_at(index, now.real + self.settings.connect_timeout);
         }
+        self.judge_by_call(index, call_ends, now);
+        if written == self.nodes.all() { None } else { self.decide(slot_index) }
+    }
+
+    /// An attempt ends with its call.
+    #[inline(always)]
+    pub(super) fn judge_by_call(&mut self, index: OpIndex, call_ends: Instant, now: Now) {
         if call_ends < now.real.plus_nanos(self.settings.longest_wait_nanos) {
             self.judge_at(index, call_ends);
         }
-        if written == self.nodes.all() { None } else { self.decide(slot_index) }
     }
 
     /// Whether a call for a lock has no attempt under way: it waits for its next one.

@@ -5,6 +5,7 @@
 mod accept;
 mod arriving;
 pub(super) mod attempt;
+mod batch;
 mod check;
 pub(super) mod core;
 mod decided;

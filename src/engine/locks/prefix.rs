@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use crate::command::is_reserved;
 use crate::config::KEY_LEN_MAX;
 use crate::error::LockError;
-use crate::key::Key;
+use crate::key::{self, Key};
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -40,10 +40,16 @@ impl Prefix {
         &self.bytes
     }
 
-    /// Whether a key may go to the nodes behind the prefix.
+    /// Whether a caller may take the lock of a key. Slots are not taken by their own keys.
+    #[cold]
+    pub(crate) fn check_taken(&self, key: &[u8]) -> Result<(), LockError> {
+        if is_reserved(key) { Err(LockError::ReservedKey) } else { self.check(key) }
+    }
+
+    /// Whether a caller may name the lock of a key, which goes to the nodes behind the prefix.
     #[cold]
     pub(crate) fn check(&self, key: &[u8]) -> Result<(), LockError> {
-        if is_reserved(key) {
+        if is_reserved(key) && !key::is_of_slots(key) {
             return Err(LockError::ReservedKey);
         }
         let len = if key.is_empty() { 0 } else { key.len() + self.bytes.len() };

@@ -1,6 +1,7 @@
-//! Calls for sets.
+//! Calls for several keys: how they begin, ask for keys, wait and end.
 
-use super::core::{Call, Held, KEYS_MAX, Member, Owner, State};
+use super::core::{Call, Held, KEYS_MAX, Member, Owner, State, Wanted};
+use super::slots::FIRST_ASKED;
 use crate::engine::core::Engine;
 use crate::engine::event::Event;
 use crate::engine::locks::op::{OpId, OpKind, Verdict};
@@ -8,7 +9,7 @@ use crate::engine::locks::slot::LeaseId;
 use crate::error::{Cause, LockError, SEVERAL_KEYS};
 use crate::key::Key;
 use crate::node::Now;
-use crate::options::LockOptions;
+use crate::options::{LockOptions, Share};
 use crate::quorum::{NODES_MAX, NodeMask};
 use crate::rules;
 use crate::slab::OpIndex;
@@ -63,24 +64,39 @@ impl Engine {
         now: Instant,
     ) -> Result<OpId, LockError> {
         let keys = in_order(keys)?;
+        if options.share != Share::Whole {
+            return Err(LockError::InvalidKeys { why: "only a single key has slots" });
+        }
         if let [key] = keys.as_slice() {
             return self.acquire(key, &options, now);
         }
         for key in &keys {
-            self.locks.prefix.check(key)?;
+            self.locks.prefix.check_taken(key)?;
         }
-        if options.linger_ms > 0 {
+        let room = keys.len();
+        self.open_set(Call::new(Wanted::All, keys, options), room, now)
+    }
+
+    /// Begins a call that needs `room` for operations of its own.
+    pub(super) fn open_set(
+        &mut self,
+        mut call: Call,
+        room: usize,
+        now: Instant,
+    ) -> Result<OpId, LockError> {
+        if call.options.linger_ms > 0 {
             return Err(LockError::NoLinger { why: SEVERAL_KEYS });
         }
-        if self.locks.ops.room() <= keys.len() {
+        if self.locks.ops.room() <= room {
             return Err(LockError::Full);
         }
         let index = self.locks.ops.open(OpKind::Set).ok_or(LockError::Full)?;
-        self.locks.ops.at_mut(index).plan.retry_as(&options, now);
-        let members = keys.into_iter().map(|key| Member { key, state: State::Free }).collect();
-        let mut call = Call { members, options, waits_for: None, error: None };
-        self.ask_for_rest(index, &mut call, now);
-        if !call.is_asking() {
+        self.locks.ops.at_mut(index).plan.retry_as(&call.options, now);
+        match call.wanted {
+            Wanted::All | Wanted::AllBehindGate => self.ask_for_free(index, &mut call, room, now),
+            Wanted::One => self.ask_for_first(index, &mut call, room, now),
+        }
+        if !call.is_under_way() {
             self.locks.close_op(index);
             return Err(call.first_error().unwrap_or(LockError::Full));
         }
@@ -88,44 +104,78 @@ impl Engine {
         Ok(self.locks.ops.id(index))
     }
 
-    /// Asks for all keys that the call does not hold, at once. No attempt begins if its time is over.
-    fn ask_for_rest(&mut self, index: OpIndex, call: &mut Call, now: Instant) {
-        let ends = self.locks.ops.at(index).plan.deadline;
-        let Some(options) = call.options.clone().once().until(ends, now) else { return };
-        for member in call.members.iter_mut().filter(|member| member.lease().is_none()) {
-            self.ask_for_key(index, member, &options, now);
-        }
-    }
-
-    /// Begins an attempt at one key, or several as the options say.
-    fn ask_for_key(
+    /// Begins one attempt at each of the first `most` free keys, all at once. No attempt begins if
+    /// the call's time is over.
+    pub(super) fn ask_for_free(
         &mut self,
         index: OpIndex,
-        member: &mut Member,
-        options: &LockOptions,
+        call: &mut Call,
+        most: usize,
         now: Instant,
     ) {
-        member.state = match self.acquire(&member.key, options, now) {
-            Ok(op) => {
-                self.sets.wholes.insert(op.op, index);
-                State::Asked(op)
-            }
-            Err(error) => State::Denied(error),
-        };
+        let ends = self.locks.ops.at(index).plan.deadline;
+        let Some(options) = call.options.clone().once().until(ends, now) else { return };
+        for member in call.members.iter_mut().filter(|member| member.is_free()).take(most) {
+            member.state = match self.begin_member(index, &member.key, &options, now) {
+                Ok(op) => State::Asked(op),
+                Err(error) => State::Denied(error),
+            };
+        }
     }
 
-    /// Waits for a key that was denied, with the keys before it held and kept alive.
-    fn wait_for(&mut self, index: OpIndex, call: &mut Call, place: usize, now: Instant) {
+    /// As [`ask_for_free`](Self::ask_for_free), for a call that wants one key: each node takes the
+    /// first of them that is free there. Where too few nodes run scripts, a SET asks for one.
+    pub(super) fn ask_for_first(
+        &mut self,
+        index: OpIndex,
+        call: &mut Call,
+        most: usize,
+        now: Instant,
+    ) {
+        let ends = self.locks.ops.at(index).plan.deadline;
+        let Some(options) = call.options.clone().once().until(ends, now) else { return };
+        let options = options.sharing(Share::Part);
+        let free = call.members.iter().filter(|member| member.is_free()).take(most);
+        let keys: Vec<Key> = free.map(|member| member.key.clone()).collect();
+        let Some(begun) = self.acquire_first_free(&keys, &options, now) else {
+            return self.ask_for_free(index, call, if most == FIRST_ASKED { 1 } else { most }, now);
+        };
+        let free = call.members.iter_mut().filter(|member| member.is_free());
+        for (member, begun) in free.zip(begun) {
+            member.state = match begun {
+                Ok(op) => {
+                    self.sets.wholes.insert(op.op, index);
+                    State::Asked(op)
+                }
+                Err(error) => State::Denied(error),
+            };
+        }
+    }
+
+    /// Waits for a key that was denied, with all keys that are held kept alive.
+    pub(super) fn wait_for(&mut self, index: OpIndex, call: &mut Call, place: usize, now: Instant) {
         let ends = self.locks.ops.at(index).plan.deadline;
         let Some(options) = call.options.clone().until(ends, now) else { return };
-        let op = self.locks.ops.id(index);
-        for lease in call.members.iter().take(place).filter_map(Member::lease) {
-            self.keep(lease, op, now);
-        }
+        self.keep_all(index, call, now);
         if let Some(member) = call.members.get_mut(place) {
-            self.ask_for_key(index, member, &options, now);
-            call.waits_for = Some(place);
+            member.state = match self.begin_member(index, &member.key, &options, now) {
+                Ok(op) => State::Waiting(op),
+                Err(error) => State::Denied(error),
+            };
         }
+    }
+
+    fn begin_member(
+        &mut self,
+        index: OpIndex,
+        key: &[u8],
+        options: &LockOptions,
+        now: Instant,
+    ) -> Result<OpId, LockError> {
+        let options = options.clone().sharing(Share::Part);
+        let op = self.acquire(key, &options, now)?;
+        self.sets.wholes.insert(op.op, index);
+        Ok(op)
     }
 
     /// An attempt at one key is decided.
@@ -137,71 +187,89 @@ impl Engine {
         now: Instant,
     ) {
         let Some(mut call) = self.sets.calls.remove(&index) else { return };
-        let asked = |member: &&mut Member| matches!(member.state, State::Asked(its) if its == op);
-        if let Some(member) = call.members.iter_mut().find(asked) {
+        if let Some(member) = call.members.iter_mut().find(|member| member.op() == Some(op)) {
+            let was_waiting = matches!(member.state, State::Waiting(_));
             member.state = match result {
                 Ok(lease) => {
                     self.sets.owners.insert(lease, Owner::Call(index));
                     State::Held(lease)
                 }
-                Err(error) => State::Denied(named(error, &member.key)),
+                // The call itself has cancelled the attempt.
+                Err(LockError::Cancelled) => State::Free,
+                Err(error) => {
+                    let error = named(error, &member.key);
+                    call.error = call.error.take().or_else(|| was_waiting.then(|| error.clone()));
+                    State::Denied(error)
+                }
             };
         }
-        if !call.is_asking() {
-            self.go_on(index, &mut call, now);
-        }
+        self.go_on(index, &mut call, now);
         self.sets.calls.insert(index, call);
     }
 
-    /// All attempts are decided: the call has won, asks for more, waits or ends.
+    /// Something has changed: the call has won, asks for more, waits or ends.
     fn go_on(&mut self, index: OpIndex, call: &mut Call, now: Instant) {
-        let waited_for = call.waits_for.take();
         if call.error.is_some() {
-            self.give_back(call, 0, now);
-            return self.locks.finish(index, Verdict::Answered);
+            return self.wind_up(index, call, now);
         }
-        let is_missing = |member: &Member| member.lease().is_none();
-        if let Some(place) = waited_for
-            && !call.members.get(place).is_none_or(is_missing)
-            && call.members.iter().any(is_missing)
-        {
-            self.ask_for_rest(index, call, now);
-            if call.is_asking() {
-                return;
-            }
+        match call.wanted {
+            Wanted::All => self.go_on_with_all(index, call, now),
+            Wanted::AllBehindGate => self.go_on_behind_gate(index, call, now),
+            Wanted::One => self.go_on_with_one(index, call, now),
         }
-        let Some(first) = call.members.iter().position(is_missing) else {
+    }
+
+    fn go_on_with_all(&mut self, index: OpIndex, call: &mut Call, now: Instant) {
+        if call.is_under_way() {
+            return;
+        }
+        self.ask_for_free(index, call, KEYS_MAX, now);
+        if call.is_asking() {
+            return;
+        }
+        let Some(first) = call.members.iter().position(|member| member.lease().is_none()) else {
             return self.locks.finish(index, Verdict::Won);
         };
-        self.give_back(call, rules::keys_kept(first), now);
-        let may_wait = call.first_error().is_none_or(|error| error.is_transient());
-        if may_wait && waited_for.is_none() && self.locks.ops.at(index).plan.is_patient {
+        if call.may_wait() && self.locks.ops.at(index).plan.is_patient {
+            self.give_back(call, rules::keys_kept(first), now);
             self.wait_for(index, call, first, now);
+            call.forget_denials();
         }
-        if !call.is_asking() {
+        if !call.is_under_way() {
             self.end_call(index, call, now);
         }
     }
 
     /// A lease was lost before its call had all keys: the call asks for that key again.
     pub(super) fn member_lost(&mut self, index: OpIndex, lease: LeaseId, now: Instant) {
-        let Some(call) = self.sets.calls.get_mut(&index) else { return };
+        let Some(mut call) = self.sets.calls.remove(&index) else { return };
         let is_lost = |member: &&mut Member| member.lease() == Some(lease);
         if let Some(member) = call.members.iter_mut().find(is_lost) {
             member.state = State::Free;
         }
         self.sets.owners.remove(&lease);
         self.release_key(lease, now);
+        if call.wanted == Wanted::AllBehindGate && self.is_open(index) {
+            self.go_on(index, &mut call, now);
+        }
+        self.sets.calls.insert(index, call);
     }
 
     /// Releases what the call holds from this place on.
-    fn give_back(&mut self, call: &mut Call, from: usize, now: Instant) {
+    pub(super) fn give_back(&mut self, call: &mut Call, from: usize, now: Instant) {
         for member in call.members.iter_mut().skip(from) {
             if let Some(lease) = member.lease().filter(|_| rules::is_given_back(true)) {
                 member.state = State::Free;
                 self.sets.owners.remove(&lease);
                 self.release_key(lease, now);
             }
+        }
+    }
+
+    /// Cancels all attempts under way. Each reports its end.
+    pub(super) fn cancel_members(&mut self, call: &Call, now: Instant) {
+        for op in call.members.iter().filter_map(Member::op) {
+            self.cancel_call(op, now);
         }
     }
 
@@ -214,24 +282,30 @@ impl Engine {
         }
         let Some(mut call) = self.sets.calls.remove(&index) else { return };
         call.error = Some(LockError::Cancelled);
-        self.give_back(&mut call, 0, now);
-        for member in &call.members {
-            if let State::Asked(op) = member.state {
-                self.cancel_call(op, now);
-            }
-        }
-        if !call.is_asking() && self.locks.ops.at(index).outcome == Verdict::Open {
-            self.locks.finish(index, Verdict::Cancelled);
-        }
+        self.wind_up(index, &mut call, now);
         self.sets.calls.insert(index, call);
     }
 
-    /// Takes the result of a call. A set that has too little validity left is given back, and the
+    /// The call ends without what it wants, as soon as none of its attempts is under way.
+    fn wind_up(&mut self, index: OpIndex, call: &mut Call, now: Instant) {
+        self.give_back(call, 0, now);
+        self.cancel_members(call, now);
+        if !call.is_under_way() && self.is_open(index) {
+            self.locks.finish(index, Verdict::Answered);
+        }
+    }
+
+    /// Whether the result of the call is still open.
+    fn is_open(&self, index: OpIndex) -> bool {
+        self.locks.ops.at(index).outcome == Verdict::Open
+    }
+
+    /// Takes the result of a call. A lease with too little validity left is given back, and the
     /// call begins anew if it may: then there is no result.
     pub(super) fn report_call(&mut self, index: OpIndex, now: Instant) -> Option<Event> {
         let mut call = self.sets.calls.remove(&index)?;
-        let ends = call.members.iter().map(|it| it.lease().and_then(|id| self.locks.deadline(id)));
-        let ends = ends.min().flatten().unwrap_or_default();
+        let ends = call.leases().map(|lease| self.locks.deadline(lease).unwrap_or_default());
+        let ends = ends.min().filter(|_| call.is_won()).unwrap_or_default();
         let is_late = rules::is_too_late_to_hand_over(now, ends, call.options.min_validity);
         if call.error.is_none() && is_late {
             self.give_back(&mut call, 0, now);
@@ -251,9 +325,9 @@ impl Engine {
         Some(Event::Lock { op, result })
     }
 
-    /// From now on the caller holds the set.
+    /// From now on the caller holds the keys.
     fn hand_set_over(&mut self, call: &Call, op: OpId) -> Option<LeaseId> {
-        let leases: Vec<LeaseId> = call.members.iter().filter_map(Member::lease).collect();
+        let leases: Vec<LeaseId> = call.leases().collect();
         let first = *leases.first()?;
         for &lease in &leases {
             self.sets.owners.insert(lease, Owner::Held(first));
@@ -266,59 +340,40 @@ impl Engine {
         Some(first)
     }
 
-    /// From now on the engine extends a lease of a call that waits.
-    fn keep(&mut self, lease: LeaseId, op: OpId, now: Instant) {
-        if self.locks.keep_of(lease.slot).is_some() {
-            return;
-        }
-        if let Some(keep) = self.locks.keeps.open(op) {
-            self.locks.begin_keeping(lease.slot, keep, self.locks.both_clocks(now));
+    /// From now on the engine extends what the call holds while it waits.
+    pub(super) fn keep_all(&mut self, index: OpIndex, call: &Call, now: Instant) {
+        let op = self.locks.ops.id(index);
+        for lease in call.leases() {
+            if self.locks.keep_of(lease.slot).is_none()
+                && let Some(keep) = self.locks.keeps.open(op)
+            {
+                self.locks.begin_keeping(lease.slot, keep, self.locks.both_clocks(now));
+            }
         }
     }
 
-    /// A call whose set had too little validity left asks for it again.
+    /// The time to ask again has come: for what had too little validity left, or for any slot.
     pub(in crate::engine) fn ask_again(&mut self, index: OpIndex, now: Now) {
         let Some(mut call) = self.sets.calls.remove(&index) else { return };
-        if !call.is_asking() && call.error.is_none() {
-            self.ask_for_rest(index, &mut call, now.real);
-            if !call.is_asking() {
-                self.end_call(index, &mut call, now.real);
+        if call.error.is_none() && self.is_open(index) {
+            if call.wanted == Wanted::One {
+                self.ask_for_some(&mut call);
             }
+            self.go_on(index, &mut call, now.real);
         }
         self.sets.calls.insert(index, call);
     }
 
-    /// The call ends without its set.
-    fn end_call(&mut self, index: OpIndex, call: &mut Call, now: Instant) {
-        let error = call.first_error().unwrap_or_else(|| self.is_over(now));
-        call.error = Some(error);
-        self.give_back(call, 0, now);
-        self.locks.finish(index, Verdict::Answered);
-    }
-
-    /// The error of a call whose time is over.
-    fn is_over(&self, now: Instant) -> LockError {
-        LockError::Taken(self.no_ballot(Cause::Queued, now))
+    /// The call ends without what it wants; no attempt is under way.
+    pub(super) fn end_call(&mut self, index: OpIndex, call: &mut Call, now: Instant) {
+        let is_over = || LockError::Taken(self.no_ballot(Cause::Queued, now));
+        call.error = Some(call.first_error().unwrap_or_else(is_over));
+        self.wind_up(index, call, now);
     }
 
     fn no_ballot(&self, cause: Cause, now: Instant) -> crate::error::Ballot {
         let none = (NodeMask::EMPTY, NodeMask::EMPTY, NodeMask::EMPTY);
         self.locks.ballot_of(none, [cause; NODES_MAX], now)
-    }
-}
-
-impl Call {
-    /// Whether an attempt is under way.
-    fn is_asking(&self) -> bool {
-        self.members.iter().any(|member| matches!(member.state, State::Asked(_)))
-    }
-
-    /// Why the first key that was denied is not held.
-    fn first_error(&self) -> Option<LockError> {
-        self.members.iter().find_map(|member| match &member.state {
-            State::Denied(error) => Some(error.clone()),
-            State::Free | State::Asked(_) | State::Held(_) => None,
-        })
     }
 }
 

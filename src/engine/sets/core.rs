@@ -22,16 +22,27 @@ pub(in crate::engine) struct Sets {
     pub(super) held: HashMap<LeaseId, Held>,
     /// Every lease of a set.
     pub(super) owners: HashMap<LeaseId, Owner>,
+    /// Slots that this client released last and that no other client waited for, by name.
+    pub(super) left: HashMap<Key, u64>,
 }
 
-/// A call for a set.
+/// A call for a set, or for one of several keys.
 pub(super) struct Call {
+    pub(super) wanted: Wanted,
     pub(super) members: Vec<Member>,
     pub(super) options: LockOptions,
-    /// The place of the key for which the call waits.
-    pub(super) waits_for: Option<usize>,
     /// The call ends with this error, as soon as no attempt is under way.
     pub(super) error: Option<LockError>,
+}
+
+/// Which of its keys a call wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    All,
+    /// All, and the first of them, the gate, before any other.
+    AllBehindGate,
+    /// Any one.
+    One,
 }
 
 pub(super) struct Member {
@@ -41,7 +52,10 @@ pub(super) struct Member {
 
 pub(super) enum State {
     Free,
+    /// One attempt is under way.
     Asked(OpId),
+    /// A call of its own waits for the key.
+    Waiting(OpId),
     Held(LeaseId),
     Denied(LockError),
 }
@@ -49,6 +63,79 @@ pub(super) enum State {
 impl Member {
     pub(super) const fn lease(&self) -> Option<LeaseId> {
         if let State::Held(lease) = self.state { Some(lease) } else { None }
+    }
+
+    /// The operation under way.
+    pub(super) const fn op(&self) -> Option<OpId> {
+        if let State::Asked(op) | State::Waiting(op) = self.state { Some(op) } else { None }
+    }
+
+    pub(super) const fn is_denied(&self) -> bool {
+        matches!(self.state, State::Denied(_))
+    }
+
+    /// Whether some nodes granted the key, though too few: it was free, and others wanted it too.
+    pub(super) fn is_split(&self) -> bool {
+        let State::Denied(LockError::Taken(ballot) | LockError::NoQuorum(ballot)) = &self.state
+        else {
+            return false;
+        };
+        !ballot.granted.is_empty()
+    }
+
+    pub(super) const fn is_free(&self) -> bool {
+        matches!(self.state, State::Free)
+    }
+}
+
+impl Call {
+    pub(super) fn new(wanted: Wanted, keys: Vec<Key>, options: LockOptions) -> Self {
+        let members = keys.into_iter().map(|key| Member { key, state: State::Free }).collect();
+        Self { wanted, members, options, error: None }
+    }
+
+    /// Whether single attempts are under way.
+    pub(super) fn is_asking(&self) -> bool {
+        self.members.iter().any(|member| matches!(member.state, State::Asked(_)))
+    }
+
+    /// Whether any attempt is under way.
+    pub(super) fn is_under_way(&self) -> bool {
+        self.members.iter().any(|member| member.op().is_some())
+    }
+
+    pub(super) fn leases(&self) -> impl Iterator<Item = LeaseId> {
+        self.members.iter().filter_map(Member::lease)
+    }
+
+    /// Whether the call has what it wants.
+    pub(super) fn is_won(&self) -> bool {
+        match self.wanted {
+            Wanted::All | Wanted::AllBehindGate => self.leases().count() == self.members.len(),
+            Wanted::One => self.leases().next().is_some(),
+        }
+    }
+
+    /// The call may ask for all keys again that it does not hold.
+    pub(super) fn forget_denials(&mut self) {
+        for member in &mut self.members {
+            if member.is_denied() {
+                member.state = State::Free;
+            }
+        }
+    }
+
+    /// Why the first key that was denied is not held.
+    pub(super) fn first_error(&self) -> Option<LockError> {
+        self.members.iter().find_map(|member| match &member.state {
+            State::Denied(error) => Some(error.clone()),
+            State::Free | State::Asked(_) | State::Waiting(_) | State::Held(_) => None,
+        })
+    }
+
+    /// Whether a denied call may wait: no error is one that no wait can mend.
+    pub(super) fn may_wait(&self) -> bool {
+        self.first_error().is_none_or(|error| error.is_transient())
     }
 }
 
@@ -113,7 +200,10 @@ impl Sets {
     pub(in crate::engine) fn check(&self) {
         for call in self.calls.values() {
             let is_in_order = |pair: &[Member]| matches!(pair, [a, b] if a.key < b.key);
-            assert!(call.members.windows(2).all(is_in_order), "the keys are in order");
+            let is_ordered = call.members.windows(2).all(is_in_order);
+            assert!(is_ordered || call.wanted == Wanted::One, "the keys are in order");
+            let is_single = call.leases().count() <= 1 || call.is_under_way();
+            assert!(is_single || call.wanted != Wanted::One, "a call for a slot keeps one");
         }
     }
 }

@@ -5,6 +5,7 @@ use crate::engine::core::Engine;
 use crate::engine::locks::op::{OpId, OpKind, Verdict};
 use crate::engine::locks::slot::LeaseId;
 use crate::error::{DetachError, ExtendError, UnlockError, Unlocked};
+use crate::key;
 #[cfg(feature = "sim")]
 use crate::quorum::NodeMask;
 use crate::slab::OpIndex;
@@ -12,6 +13,9 @@ use crate::time::Instant;
 use crate::token::TokenBytes;
 
 use std::time::Duration;
+
+/// Of how many names the client remembers which slots it left.
+const NAMES_MAX: usize = 1024;
 
 impl Engine {
     /// Key, token and fence of each key of a set behind the first; none for a single key.
@@ -70,7 +74,7 @@ impl Engine {
             return Err(UnlockError::Full);
         };
         let (mut ops, mut result) = (Vec::new(), Ok(Unlocked::Released));
-        for lease in self.sets.forget(lease) {
+        for lease in self.leave_set(lease) {
             match self.unlock_key(lease, now) {
                 Ok(op) => ops.push(op),
                 Err(error) => result = worse_release(result, Err(error)),
@@ -82,7 +86,7 @@ impl Engine {
     /// Releases all keys of a set without a report.
     #[cold]
     pub(in crate::engine) fn release_set(&mut self, lease: LeaseId, now: Instant) {
-        for lease in self.sets.forget(lease) {
+        for lease in self.leave_set(lease) {
             self.release_key(lease, now);
         }
     }
@@ -97,6 +101,24 @@ impl Engine {
             self.detach_key(lease)?;
         }
         Ok(())
+    }
+
+    /// The caller is about to release its set. A slot for which no call waits here is likely to be
+    /// free when the next call of this client wants one.
+    fn leave_set(&mut self, lease: LeaseId) -> Vec<LeaseId> {
+        let leases = self.sets.forget(lease);
+        if let [lease] = leases.as_slice()
+            && !self.waiting.has_queue(lease.slot)
+            && let Some((key, _)) = self.locks.held_name(*lease)
+            && let Some((name, slot)) = key::name_and_slot(key)
+        {
+            let left = &mut self.sets.left;
+            if left.len() >= NAMES_MAX {
+                left.clear();
+            }
+            *left.entry(name.into()).or_default() |= 1_u64.checked_shl(slot.into()).unwrap_or(0);
+        }
+        leases
     }
 
     fn begin_change(

@@ -19,6 +19,7 @@ mod call;
 mod core;
 mod lease;
 mod results;
+mod slots;
 
 pub(crate) use call::in_order;
 pub(super) use core::Sets;

@@ -22,6 +22,7 @@ mod refusing;
 mod releasing;
 mod sets;
 mod siblings;
+mod slots;
 mod suspended;
 mod transfers;
 mod trouble;

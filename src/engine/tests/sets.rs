@@ -7,20 +7,25 @@ use crate::error::{DetachError, UnlockError};
 use crate::retry::Retry;
 
 /// What each node holds.
-type Stores = Vec<BTreeMap<String, String>>;
+pub(super) type Stores = Vec<BTreeMap<String, String>>;
 
-fn stores(nodes: usize) -> Stores {
+pub(super) fn stores(nodes: usize) -> Stores {
     vec![BTreeMap::new(); nodes]
 }
 
 /// The nodes answer what they were asked. Returns the commands of the first node.
-fn serve(rig: &mut Rig, stores: &mut Stores) -> Vec<String> {
+pub(super) fn serve(rig: &mut Rig, stores: &mut Stores) -> Vec<String> {
     let mut asked = Vec::new();
     rig.collect();
     for (index, store) in stores.iter_mut().enumerate() {
         while let Some(command) = rig.inbox[index].first().cloned() {
             let words: Vec<&str> = command.iter().map(String::as_str).collect();
+            let first_free;
             let answer = match *words.as_slice() {
+                ["EVAL", _, count, ..] => {
+                    first_free = take_first(store, &words[3..], count.parse().unwrap());
+                    first_free.as_str()
+                }
                 ["SET", key, _, "NX", ..] if store.contains_key(key) => "_\r\n",
                 ["SET", key, token, "NX", ..] => {
                     store.insert(key.to_owned(), token.to_owned());
@@ -42,7 +47,8 @@ fn serve(rig: &mut Rig, stores: &mut Stores) -> Vec<String> {
             };
             if index == 0 {
                 let verb = if words.contains(&"IFEQ") { "EXTEND" } else { words[0] };
-                asked.push(format!("{verb} {}", words[1]));
+                let key = if verb == "EVAL" { words[3] } else { words[1] };
+                asked.push(format!("{verb} {key}"));
             }
             rig.answer(index, answer);
             rig.collect();
@@ -51,8 +57,21 @@ fn serve(rig: &mut Rig, stores: &mut Stores) -> Vec<String> {
     asked
 }
 
+/// The first of several keys that is free: the answer with its place.
+fn take_first(store: &mut BTreeMap<String, String>, args: &[&str], count: usize) -> String {
+    let free = (0..count).find(|nth| !store.contains_key(args[*nth]));
+    free.map_or_else(
+        || ":0\r\n".to_owned(),
+        |nth| {
+            store.insert(args[nth].to_owned(), args[count + nth].to_owned());
+            let place = (nth + 1).to_string();
+            format!("${}\r\n{place}\r\n", place.len())
+        },
+    )
+}
+
 /// Time passes, and the nodes answer at once. Returns the events.
-fn run(rig: &mut Rig, stores: &mut Stores, duration: Duration) -> Vec<Event> {
+pub(super) fn run(rig: &mut Rig, stores: &mut Stores, duration: Duration) -> Vec<Event> {
     let (end, mut events) = (rig.now + duration, Vec::new());
     while rig.now < end {
         rig.advance(10 * MS);
@@ -63,25 +82,25 @@ fn run(rig: &mut Rig, stores: &mut Stores, duration: Duration) -> Vec<Event> {
     events
 }
 
-fn keys_of(stores: &Stores) -> Vec<&str> {
+pub(super) fn keys_of(stores: &Stores) -> Vec<&str> {
     let first = &stores[0];
     assert!(stores.iter().all(|store| store.keys().eq(first.keys())), "{stores:?}");
     first.keys().map(String::as_str).collect()
 }
 
-fn hold_elsewhere(stores: &mut Stores, key: &str) {
+pub(super) fn hold_elsewhere(stores: &mut Stores, key: &str) {
     for store in stores {
         store.insert(key.to_owned(), "of another client".to_owned());
     }
 }
 
-fn let_go(stores: &mut Stores, key: &str) {
+pub(super) fn let_go(stores: &mut Stores, key: &str) {
     for store in stores {
         store.remove(key);
     }
 }
 
-fn every(delay: Duration) -> LockOptions {
+pub(super) fn every(delay: Duration) -> LockOptions {
     LockOptions::new(TTL).retry(Retry::every(delay, Duration::ZERO))
 }
 

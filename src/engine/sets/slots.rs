@@ -1,0 +1,156 @@
+//! Locks that several callers may hold at once: a slot of a lock, or all of its slots.
+//!
+//! Each slot is a key of its own, `name:slot:0` and so on. A holder has one of them, a writer has
+//! all, and before them the gate, the key `name:slot`. No holder of a single slot touches the gate.
+//!
+//! # Invariants
+//!
+//! - A call that waits holds no slot, except a writer that has the gate. So holders of single slots
+//!   wait for no call that waits for them, and no two writers wait for each other.
+
+use rand::Rng;
+
+use super::core::{Call, Member, State, Wanted};
+use crate::engine::core::Engine;
+use crate::engine::locks::op::{OpId, Verdict};
+use crate::error::LockError;
+use crate::key::{self, Key};
+use crate::options::{LockOptions, Share};
+use crate::rules;
+use crate::slab::OpIndex;
+use crate::time::Instant;
+
+/// For how many slots a call asks first. Where half of the slots are free, nearly every call wins one
+/// of them. It asks for all others at once if these are taken.
+pub(super) const FIRST_ASKED: usize = 8;
+
+impl Engine {
+    /// Begins a call for one slot of a lock, or for all.
+    pub(in crate::engine) fn acquire_share(
+        &mut self,
+        name: &[u8],
+        options: &LockOptions,
+        now: Instant,
+    ) -> Result<OpId, LockError> {
+        let (Share::Slot(count) | Share::AllSlots(count)) = options.share else {
+            return Err(LockError::ReservedKey);
+        };
+        options.share.check(name, options.is_announced)?;
+        self.locks.prefix.check(&key::slot(name, count))?;
+        let slots = (0..count).map(|slot| key::slot(name, slot));
+        if let Share::AllSlots(_) = options.share {
+            let mut keys: Vec<Key> = std::iter::once(key::gate(name)).chain(slots).collect();
+            keys.sort_unstable();
+            let room = keys.len();
+            return self.open_set(
+                Call::new(Wanted::AllBehindGate, keys, options.clone()),
+                room,
+                now,
+            );
+        }
+        let mut keys: Vec<Key> = slots.collect();
+        // All calls begin at another slot, and go on in the same order.
+        let drawn = self.locks.rng.next_u32() as usize % keys.len();
+        keys.rotate_left(drawn);
+        if let Some(left) = self.sets.left.get_mut(name).filter(|left| **left != 0) {
+            let bit = 1 << left.trailing_zeros();
+            *left &= !bit;
+            let is_left = |key: &Key| key::slot_of(key).is_some_and(|slot| 1 << slot == bit);
+            keys.sort_by_key(|key| !is_left(key));
+        }
+        let room = keys.len().min(FIRST_ASKED);
+        self.open_set(Call::new(Wanted::One, keys, options.clone()), room, now)
+    }
+
+    /// The first slot that is won ends the call. If all are denied, the call waits for one of them,
+    /// drawn at random, and asks for others now and then.
+    pub(super) fn go_on_with_one(&mut self, index: OpIndex, call: &mut Call, now: Instant) {
+        if let Some(won) = call.members.iter().position(|member| member.lease().is_some()) {
+            if call.is_under_way() {
+                return self.cancel_members(call, now);
+            }
+            self.give_back(call, rules::slots_kept(won), now);
+            return self.locks.finish(index, Verdict::Won);
+        }
+        if call.is_asking() {
+            return;
+        }
+        self.ask_for_first(index, call, usize::MAX, now);
+        if call.is_asking() {
+            return;
+        }
+        let is_waiting = call.is_under_way();
+        if !is_waiting && call.may_wait() && self.locks.ops.at(index).plan.is_patient {
+            let drawn = call.members.iter().position(Member::is_split);
+            let drawn = drawn.unwrap_or_else(|| self.draw_member(call));
+            self.wait_for(index, call, drawn, now);
+        }
+        if call.is_under_way() {
+            let _goes_on = self.plan_retry(index, now);
+        } else {
+            self.end_call(index, call, now);
+        }
+    }
+
+    /// The time has come to ask for some slots other than the one for which the call waits.
+    pub(super) fn ask_for_some(&mut self, call: &mut Call) {
+        for _ in 0..FIRST_ASKED {
+            let drawn = self.draw_member(call);
+            if let Some(member) = call.members.get_mut(drawn).filter(|it| it.is_denied()) {
+                member.state = State::Free;
+            }
+        }
+    }
+
+    fn draw_member(&mut self, call: &Call) -> usize {
+        self.locks.rng.next_u32() as usize % call.members.len().max(1)
+    }
+
+    /// A writer that has the gate keeps all that it wins, and waits for all other slots at once.
+    pub(super) fn go_on_behind_gate(&mut self, index: OpIndex, call: &mut Call, now: Instant) {
+        if call.is_asking() {
+            return;
+        }
+        let has_gate = call.members.first().is_some_and(|gate| gate.lease().is_some());
+        if !has_gate {
+            return self.go_back_to_gate(index, call, now);
+        }
+        self.ask_for_free(index, call, usize::MAX, now);
+        if call.is_asking() {
+            return;
+        }
+        if call.is_won() {
+            return self.locks.finish(index, Verdict::Won);
+        }
+        if call.may_wait() && self.locks.ops.at(index).plan.is_patient {
+            self.keep_all(index, call, now);
+            for place in 0..call.members.len() {
+                if call.members.get(place).is_some_and(Member::is_denied) {
+                    self.wait_for(index, call, place, now);
+                }
+            }
+        }
+        if call.members.iter().any(|member| member.is_denied() || member.is_free()) {
+            self.end_call(index, call, now);
+        }
+    }
+
+    /// The gate was denied or lost: without it a writer holds no slot.
+    fn go_back_to_gate(&mut self, index: OpIndex, call: &mut Call, now: Instant) {
+        let is_waiting = |member: &Member| matches!(member.state, State::Waiting(_));
+        if call.members.first().is_some_and(is_waiting) {
+            return;
+        }
+        self.give_back(call, rules::slots_kept_without_gate(), now);
+        if call.is_under_way() {
+            return self.cancel_members(call, now);
+        }
+        if call.may_wait() && self.locks.ops.at(index).plan.is_patient {
+            self.wait_for(index, call, 0, now);
+            call.forget_denials();
+        }
+        if !call.is_under_way() {
+            self.end_call(index, call, now);
+        }
+    }
+}

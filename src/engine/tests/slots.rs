@@ -1,0 +1,260 @@
+//! Locks that several callers may hold at once.
+
+use super::sets::{Stores, every, hold_elsewhere, keys_of, let_go, run, serve, stores};
+use super::*;
+
+fn slots(count: usize) -> LockOptions {
+    LockOptions::new(TTL).slots(count)
+}
+
+/// A try at a slot, with its result.
+fn tried(rig: &mut Rig, stores: &mut Stores, options: &LockOptions) -> Result<LeaseId, LockError> {
+    rig.engine.try_lock(b"n", options, rig.now).unwrap();
+    for _ in 0..4 {
+        serve(rig, stores);
+        if let Some(result) = rig.lock_result() {
+            serve(rig, stores);
+            return result;
+        }
+    }
+    panic!("a try ends within two rounds")
+}
+
+fn key_of(rig: &Rig, lease: LeaseId) -> String {
+    let (key, _) = rig.engine.lease_name(lease).expect("held");
+    String::from_utf8(key.to_vec()).unwrap()
+}
+
+fn is_idle(rig: &Rig) -> bool {
+    (rig.engine.in_flight(), rig.engine.slots_in_use()) == (0, 0)
+}
+
+#[test]
+fn a_slot_is_won_in_one_round_with_one_command_per_node() {
+    let (mut rig, mut stores) = (Rig::new(3), stores(3));
+    let op = rig.engine.try_lock(b"n", &slots(5), rig.now).unwrap();
+    let asked = serve(&mut rig, &mut stores);
+    assert!(matches!(asked.as_slice(), [one] if one.starts_with("EVAL n:slot:")), "{asked:?}");
+    let Some(Event::Lock { op: of, result: Ok(lease) }) = rig.engine.poll_event(rig.now) else {
+        panic!("not won")
+    };
+    assert_eq!(of, op);
+    assert!(rig.engine.poll_event(rig.now).is_none(), "one event");
+    assert!(serve(&mut rig, &mut stores).is_empty(), "nothing is left to give back");
+    assert_eq!(keys_of(&stores), [key_of(&rig, lease)]);
+    rig.engine.unlock(lease, rig.now).unwrap();
+    serve(&mut rig, &mut stores);
+    let event = rig.engine.poll_event(rig.now);
+    assert!(matches!(event, Some(Event::Unlock { result: Ok(Unlocked::Released), .. })));
+    assert!(keys_of(&stores).is_empty() && is_idle(&rig));
+}
+
+#[test]
+fn at_most_as_many_calls_hold_a_lock_as_it_has_slots() {
+    for count in [1, 2, 5, 63] {
+        let (mut rig, mut stores) = (Rig::new(3), stores(3));
+        let mut held = Vec::new();
+        for _ in 0..count {
+            held.push(tried(&mut rig, &mut stores, &slots(count)).expect("a slot is free"));
+        }
+        let keys: std::collections::BTreeSet<_> = held.iter().map(|it| key_of(&rig, *it)).collect();
+        assert_eq!(keys.len(), count);
+        let error = tried(&mut rig, &mut stores, &slots(count)).expect_err("none is free");
+        assert!(matches!(error, LockError::Taken(_)), "{error}");
+        assert_eq!(keys_of(&stores).len(), count);
+        rig.engine.release(held.swap_remove(count / 2), rig.now);
+        serve(&mut rig, &mut stores);
+        held.push(tried(&mut rig, &mut stores, &slots(count)).expect("a slot is free again"));
+        for lease in held {
+            rig.engine.release(lease, rig.now);
+        }
+        serve(&mut rig, &mut stores);
+        assert!(keys_of(&stores).is_empty() && is_idle(&rig));
+    }
+}
+
+#[test]
+fn the_slot_that_was_left_last_is_asked_for_first() {
+    let (mut rig, mut stores) = (Rig::new(3), stores(3));
+    for _ in 0..8 {
+        let lease = tried(&mut rig, &mut stores, &slots(9)).unwrap();
+        let key = key_of(&rig, lease);
+        rig.engine.release(lease, rig.now);
+        serve(&mut rig, &mut stores);
+        rig.engine.try_lock(b"n", &slots(9), rig.now).unwrap();
+        assert_eq!(serve(&mut rig, &mut stores), [format!("EVAL {key}")]);
+        let lease = rig.locked();
+        rig.engine.release(lease, rig.now);
+        serve(&mut rig, &mut stores);
+    }
+}
+
+#[test]
+fn a_call_that_waits_takes_any_slot_that_is_free() {
+    for freed in ["n:slot:0", "n:slot:1", "n:slot:2", "n:slot:3"] {
+        let (mut rig, mut stores) = (Rig::new(3), stores(3));
+        for slot in 0..4 {
+            hold_elsewhere(&mut stores, &format!("n:slot:{slot}"));
+        }
+        let options = every(50 * MS).slots(4);
+        rig.engine.lock(b"n", &options, rig.now).unwrap();
+        assert!(run(&mut rig, &mut stores, TTL).is_empty());
+        let_go(&mut stores, freed);
+        let events = run(&mut rig, &mut stores, TTL / 2);
+        let [Event::Lock { result: Ok(lease), .. }] = events.as_slice() else {
+            panic!("{freed}: {events:?}")
+        };
+        assert_eq!(key_of(&rig, *lease), freed);
+        assert_eq!(keys_of(&stores).len(), 4);
+        rig.engine.release(*lease, rig.now);
+        serve(&mut rig, &mut stores);
+        assert!(is_idle(&rig));
+    }
+}
+
+#[test]
+fn a_call_for_a_slot_that_ends_leaves_nothing_behind() {
+    for cancels in [false, true] {
+        let (mut rig, mut stores) = (Rig::new(3), stores(3));
+        for slot in 0..4 {
+            hold_elsewhere(&mut stores, &format!("n:slot:{slot}"));
+        }
+        let options = every(50 * MS).slots(4).timeout(300 * MS);
+        let op = rig.engine.lock(b"n", &options, rig.now).unwrap();
+        let mut events = run(&mut rig, &mut stores, 100 * MS);
+        if cancels {
+            rig.engine.cancel(op, rig.now);
+        }
+        events.extend(run(&mut rig, &mut stores, 300 * MS));
+        let [Event::Lock { op: of, result: Err(error) }] = events.as_slice() else {
+            panic!("{events:?}")
+        };
+        assert_eq!(*of, op);
+        let is_cancelled = matches!(error, LockError::Cancelled);
+        assert!(error.is_taken() != cancels && is_cancelled == cancels, "{error}");
+        assert_eq!(keys_of(&stores).len(), 4);
+        assert!(is_idle(&rig));
+    }
+}
+
+#[test]
+fn the_loss_of_a_slot_is_told_with_its_call() {
+    let (mut rig, mut stores) = (Rig::new(3), stores(3));
+    let op = rig.engine.try_lock(b"n", &slots(4).keep_alive(), rig.now).unwrap();
+    serve(&mut rig, &mut stores);
+    let lease = rig.locked();
+    serve(&mut rig, &mut stores);
+    assert!(run(&mut rig, &mut stores, 3 * TTL).is_empty());
+    let key = key_of(&rig, lease);
+    let_go(&mut stores, &key);
+    let events = run(&mut rig, &mut stores, TTL / 2);
+    let [Event::Lost { op: of, lease: its, .. }] = events.as_slice() else { panic!("{events:?}") };
+    assert_eq!((*of, *its), (op, lease));
+    rig.engine.release(lease, rig.now);
+    serve(&mut rig, &mut stores);
+    assert!(is_idle(&rig));
+}
+
+#[test]
+fn a_writer_excludes_readers_and_a_reader_excludes_writers() {
+    let (mut rig, mut stores) = (Rig::new(3), stores(3));
+    let (read, write) = (LockOptions::new(TTL).read(4), LockOptions::new(TTL).write(4));
+    let reader = tried(&mut rig, &mut stores, &read).unwrap();
+    let error = tried(&mut rig, &mut stores, &write).expect_err("a reader holds a slot");
+    assert!(matches!(error, LockError::Taken(_)), "{error}");
+    assert_eq!(keys_of(&stores), [key_of(&rig, reader)]);
+    rig.engine.release(reader, rig.now);
+    serve(&mut rig, &mut stores);
+    let writer = tried(&mut rig, &mut stores, &write).unwrap();
+    let all = ["n:slot", "n:slot:0", "n:slot:1", "n:slot:2", "n:slot:3"];
+    assert_eq!(keys_of(&stores), all);
+    for options in [&read, &write] {
+        let error = tried(&mut rig, &mut stores, options).expect_err("a writer holds all");
+        assert!(matches!(error, LockError::Taken(_)), "{error}");
+    }
+    rig.engine.release(writer, rig.now);
+    serve(&mut rig, &mut stores);
+    assert!(keys_of(&stores).is_empty() && is_idle(&rig));
+}
+
+#[test]
+fn a_writer_with_the_gate_keeps_each_slot_that_it_wins() {
+    let (mut rig, mut stores) = (Rig::new(3), stores(3));
+    hold_elsewhere(&mut stores, "n:slot:0");
+    hold_elsewhere(&mut stores, "n:slot:2");
+    let options = every(50 * MS).write(4);
+    rig.engine.lock(b"n", &options, rig.now).unwrap();
+    assert!(run(&mut rig, &mut stores, 3 * TTL).is_empty());
+    assert_eq!(keys_of(&stores).len(), 5, "no reader gets in");
+    let_go(&mut stores, "n:slot:2");
+    assert!(run(&mut rig, &mut stores, 3 * TTL).is_empty(), "a reader is still there");
+    assert_eq!(keys_of(&stores).len(), 5);
+    let_go(&mut stores, "n:slot:0");
+    let events = run(&mut rig, &mut stores, TTL);
+    let [Event::Lock { result: Ok(lease), .. }] = events.as_slice() else { panic!("{events:?}") };
+    rig.engine.release(*lease, rig.now);
+    serve(&mut rig, &mut stores);
+    assert!(keys_of(&stores).is_empty() && is_idle(&rig));
+}
+
+#[test]
+fn a_writer_without_the_gate_keeps_no_slot() {
+    let (mut rig, mut stores) = (Rig::new(3), stores(3));
+    hold_elsewhere(&mut stores, "n:slot");
+    let op = rig.engine.lock(b"n", &every(50 * MS).write(4), rig.now).unwrap();
+    assert!(run(&mut rig, &mut stores, TTL).is_empty());
+    assert_eq!(keys_of(&stores), ["n:slot"]);
+    let_go(&mut stores, "n:slot");
+    let events = run(&mut rig, &mut stores, TTL);
+    assert!(matches!(events.as_slice(), [Event::Lock { op: of, result: Ok(_) }] if *of == op));
+    assert_eq!(keys_of(&stores).len(), 5);
+}
+
+#[test]
+fn a_writer_that_loses_its_gate_while_it_waits_begins_again() {
+    let (mut rig, mut stores) = (Rig::new(3), stores(3));
+    hold_elsewhere(&mut stores, "n:slot:1");
+    rig.engine.lock(b"n", &every(50 * MS).write(3), rig.now).unwrap();
+    assert!(run(&mut rig, &mut stores, TTL).is_empty());
+    hold_elsewhere(&mut stores, "n:slot");
+    assert!(run(&mut rig, &mut stores, TTL).is_empty());
+    assert_eq!(keys_of(&stores), ["n:slot", "n:slot:1"]);
+    let_go(&mut stores, "n:slot:1");
+    let_go(&mut stores, "n:slot");
+    let events = run(&mut rig, &mut stores, TTL);
+    assert!(matches!(events.as_slice(), [Event::Lock { result: Ok(_), .. }]), "{events:?}");
+    assert_eq!(keys_of(&stores).len(), 4);
+}
+
+#[test]
+fn what_is_no_lock_with_slots_is_refused_before_anything_is_written() {
+    let mut rig = Rig::with(3, |config| config.in_flight_max(4));
+    let plain = LockOptions::new(TTL);
+    let table: [(&[u8], LockOptions, &str); 9] = [
+        (b"n", slots(0), "1 to 63 slots"),
+        (b"n", slots(64), "1 to 63 slots"),
+        (b"n", slots(usize::MAX), "1 to 63 slots"),
+        (b"n", plain.clone().write(64), "1 to 63 slots"),
+        (b"n", slots(2).announced(), "a leader holds a whole lock"),
+        (b"", slots(2), "the key has 0 bytes"),
+        (b"n", plain.clone().write(9), "in_flight_max"),
+        (b"n:slot", plain.clone(), "belongs to another lock"),
+        (b"n:slot:62", plain.clone(), "belongs to another lock"),
+    ];
+    for (key, options, part) in table {
+        let error = rig.engine.try_lock(key, &options, rig.now).unwrap_err();
+        assert!(error.to_string().contains(part), "{}: {error}", key.escape_ascii());
+    }
+    let error = rig.engine.try_lock(&[b'k'; 4095], &slots(2), rig.now).unwrap_err();
+    assert!(matches!(error, LockError::InvalidKey { .. }), "{error}");
+    let error = rig.engine.try_lock(b"n", &slots(2).linger(MS), rig.now).unwrap_err();
+    assert!(matches!(error, LockError::NoLinger { .. }), "{error}");
+    let error = rig.engine.try_lock_all(&["a", "b"], &slots(2), rig.now).unwrap_err();
+    assert!(matches!(error, LockError::InvalidKeys { .. }), "{error}");
+    assert!(rig.waiting(0).is_empty() && is_idle(&rig));
+    for name in ["n:slots", "n:slot:", "n:slot:x", "slot:1", "n:1", "n:slot:256"] {
+        assert!(rig.engine.try_lock(name.as_bytes(), &plain, rig.now).is_ok(), "{name}");
+        rig.engine.cancel_all(rig.now);
+        while rig.engine.poll_event(rig.now).is_some() {}
+    }
+}
