@@ -30,11 +30,6 @@ rules! { SETS:
     /// The nodes that granted any slot are counted together, as counting semaphores do.
     SlotsCountedTogether => TwoHolders { let _ = place; named.is_some() }
 
-    /// A call for one slot keeps the slot at this place, and none behind it.
-    fn slots_kept(place: usize) -> usize { place + 1 }
-    /// It keeps each slot that it wins.
-    EverySlotKept => LimitIgnored { usize::MAX }
-
     /// A writer gives back its slots from this place on while it waits for the gate.
     fn slots_kept_without_gate() -> usize { 0 }
     /// It keeps them.

@@ -171,6 +171,10 @@ counted! {
     Path {
         /// Several keys were won at once.
         SetLocked,
+        /// A slot was won.
+        SlotLocked,
+        /// All slots of a lock were won at once.
+        AllSlotsLocked,
         /// A lock was won.
         Locked,
         /// A lock was won with a fence.

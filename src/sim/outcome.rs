@@ -96,6 +96,7 @@ impl World {
                         format!("a lease with {votes} votes")
                     });
                 }
+                self.note_slot(client, task, lease);
                 self.counts.path(Path::Locked);
                 if !self.clients[client].tasks[task].more.is_empty() {
                     self.counts.path(Path::SetLocked);

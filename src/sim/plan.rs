@@ -40,6 +40,8 @@ pub(super) struct Plan {
     pub(super) lingers: u64,
     /// Of a thousand calls, how many are for several keys.
     pub(super) sets: u64,
+    /// The keys of a client are the gate and the slots of one lock.
+    pub(super) slots: bool,
     /// Clients wake each other.
     pub(super) direct_wake: bool,
     /// How often a lock is handed over in a row; `None`: as the engine finds best.
@@ -125,6 +127,7 @@ impl Plan {
             unwoken: random.pick(&[0, 0, 200]),
             lingers: 0,
             sets: 0,
+            slots: false,
             direct_wake: random.chance(850),
             transfers_in_row: Some(random.pick(&[16, 16, 16, 255, 1, 0])),
             message_lost: random.pick(&[0, 0, 50, 300]),
@@ -190,6 +193,10 @@ impl Plan {
         let may_have = self.lingers == 0 && !self.hand_over && self.keys > 1;
         if may_have && self.rare.elections.is_none() && (self.hold / US).is_multiple_of(2) {
             self.sets = 500;
+            let has_room = self.in_flight_max > 8;
+            self.slots = has_room && self.keys_alike() > 1 && (self.hold / US).is_multiple_of(4);
+            // The gate is a key, too.
+            self.keys += if self.slots { self.keys / self.keys_alike() } else { 0 };
         }
         self
     }

@@ -3,6 +3,7 @@
 use super::client::SimClient;
 use super::clock::{Global, MS};
 use super::counts::Path;
+use super::sets::SLOTTED;
 use super::world::{Offer, Phase, World};
 use crate::client::front::{FrontLease, Ticket};
 use crate::engine::{LeaseId, OpId};
@@ -236,7 +237,11 @@ impl World {
                 let this = &mut self.clients[client];
                 let more = this.tasks[task].more.iter().map(|key| self.plan.plain(*key));
                 let mut names: Vec<Vec<u8>> = more.collect();
-                let begun = if names.is_empty() {
+                let begun = if self.plan.slots {
+                    let options = self.of_slots(acquire, !names.is_empty());
+                    let engine = &mut self.clients[client].engine;
+                    engine.acquire(SLOTTED.as_bytes(), &options, now)
+                } else if names.is_empty() {
                     this.engine.acquire(&name, acquire, now)
                 } else {
                     names.push(name);

@@ -76,8 +76,13 @@ impl World {
             return;
         }
         let this = &self.clients[client];
-        let Some(lease) = this.tasks[task].lease else { return };
-        let (votes, began) = (this.engine.votes(lease), this.tasks[task].began);
+        let place = &this.tasks[task];
+        // A call for several keys may have kept some for long, and nodes may have lost those since.
+        if !place.more.is_empty() && place.is_retried {
+            return;
+        }
+        let Some(lease) = place.lease else { return };
+        let (votes, began) = (this.engine.votes(lease), place.began);
         let names = self.names_held(client, task);
         let strange = votes.into_iter().find(|node| {
             let node = self.plan.server_of(node.index());

@@ -14,6 +14,7 @@ use super::clock::MS;
 use super::counts::Setting;
 use super::plan::Plan;
 use super::random::Random;
+use super::sets::SLOTTED;
 use super::task::key_name;
 use super::world::World;
 use crate::config::Config;
@@ -63,7 +64,7 @@ impl Plan {
     }
 
     /// How many keys have the same prefix.
-    const fn keys_alike(&self) -> usize {
+    pub(super) const fn keys_alike(&self) -> usize {
         if self.rare.unlike.prefix.is_some() { self.keys / 2 } else { self.keys }
     }
 
@@ -79,7 +80,12 @@ impl Plan {
 
     /// A key as its clients know it.
     pub(super) fn plain(&self, key: usize) -> Vec<u8> {
-        key_name(key % self.keys_alike())
+        let key = key % self.keys_alike();
+        match key.checked_sub(1) {
+            None if self.slots => format!("{SLOTTED}:slot").into_bytes(),
+            Some(slot) if self.slots => format!("{SLOTTED}:slot:{slot}").into_bytes(),
+            None | Some(_) => key_name(key),
+        }
     }
 
     /// A key as the nodes know it.

@@ -65,11 +65,11 @@ impl Engine {
     /// The first slot that is won ends the call. If all are denied, the call waits for one of them,
     /// drawn at random, and asks for others now and then.
     pub(super) fn go_on_with_one(&mut self, index: OpIndex, call: &mut Call, now: Instant) {
-        if let Some(won) = call.members.iter().position(|member| member.lease().is_some()) {
+        if call.is_won() {
             if call.is_under_way() {
+                // An attempt that has won and is not reported yet gives its slot back.
                 return self.cancel_members(call, now);
             }
-            self.give_back(call, rules::slots_kept(won), now);
             return self.locks.finish(index, Verdict::Won);
         }
         if call.is_asking() {

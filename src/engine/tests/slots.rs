@@ -113,6 +113,29 @@ fn a_call_that_waits_takes_any_slot_that_is_free() {
 }
 
 #[test]
+fn a_call_that_wins_two_slots_at_once_keeps_one() {
+    let (mut rig, mut stores) = (Rig::new(3), stores(3));
+    let all = (0..4).map(|slot| format!("n:slot:{slot}")).collect::<Vec<_>>();
+    all.iter().for_each(|slot| hold_elsewhere(&mut stores, slot));
+    rig.engine.lock(b"n", &every(50 * MS).slots(4), rig.now).unwrap();
+    assert!(run(&mut rig, &mut stores, 10 * MS).is_empty());
+    // The slot that is waited for and others are asked for before any node answers.
+    let is_written = |rig: &Rig, verb: &str| rig.inbox[0].iter().any(|words| words[0] == verb);
+    for _ in 0..100 {
+        rig.advance(MS);
+        rig.collect();
+        if is_written(&rig, "SET") && is_written(&rig, "EVAL") {
+            break;
+        }
+    }
+    assert!(is_written(&rig, "SET") && is_written(&rig, "EVAL"), "{:?}", rig.inbox[0]);
+    all.iter().for_each(|slot| let_go(&mut stores, slot));
+    let events = run(&mut rig, &mut stores, 20 * MS);
+    let [Event::Lock { result: Ok(lease), .. }] = events.as_slice() else { panic!("{events:?}") };
+    assert_eq!(keys_of(&stores), [key_of(&rig, *lease)]);
+}
+
+#[test]
 fn a_call_for_a_slot_that_ends_leaves_nothing_behind() {
     for cancels in [false, true] {
         let (mut rig, mut stores) = (Rig::new(3), stores(3));
