@@ -72,18 +72,12 @@ impl Share {
     }
 
     /// Refuses what no lock with slots can be.
-    pub(crate) fn check(self, name: &[u8], is_announced: bool) -> Result<(), LockError> {
+    pub(crate) fn check(self, name: &[u8]) -> Result<(), LockError> {
         let (Self::Slot(count) | Self::AllSlots(count)) = self else { return Ok(()) };
-        let why = if !(1..=SLOTS_MAX).contains(&count) {
-            "a lock has 1 to 63 slots"
-        } else if is_announced {
-            "a leader holds a whole lock, and no slot of it"
-        } else if name.is_empty() {
-            return Err(LockError::InvalidKey { len: 0 });
-        } else {
-            return Ok(());
-        };
-        Err(LockError::InvalidKeys { why })
+        if !(1..=SLOTS_MAX).contains(&count) {
+            return Err(LockError::InvalidKeys { why: "a lock has 1 to 63 slots" });
+        }
+        if name.is_empty() { Err(LockError::InvalidKey { len: 0 }) } else { Ok(()) }
     }
 
     /// The name of the lock in the key of a slot or a gate; another key itself.
@@ -153,7 +147,7 @@ impl LockOptions {
     /// A call that waits announces itself to the holder of one slot, drawn at random. It also asks
     /// for eight others after `delay` and `jitter` of its [`Retry`].
     ///
-    /// A slot does not [linger](Self::linger), and is not [announced](Self::announced).
+    /// A slot does not [linger](Self::linger).
     #[must_use]
     pub fn slots(self, slots: usize) -> Self {
         self.sharing(Share::Slot(slot_count(slots)))

@@ -181,7 +181,8 @@ write, and let the resource refuse a lower one than it has seen: then a holder t
 its lock was over can no longer write.
 
 Example:  redbolt lock sku:42 --ttl 30s --wait 5s
-          redbolt lock sku:42 --ttl 30s --fence      prints the fence too")]
+          redbolt lock sku:42 --ttl 30s --fence      prints the fence too
+          redbolt lock licence --ttl 30s --slots 5   prints the key of one of five slots")]
 pub(crate) struct LockArgs {
     /// Name of the lock, 1 to 4096 bytes
     #[arg(value_parser = key_parser())]
@@ -195,6 +196,28 @@ pub(crate) struct LockArgs {
     /// Take the lock with a fence, and print it
     #[arg(long)]
     pub(crate) fence: bool,
+    /// Take one of N slots of the lock, 1 to 63: at most N hold it at the same time
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=63))]
+    pub(crate) slots: Option<u8>,
+}
+
+/// How much of a lock a command takes.
+#[derive(Debug, Args)]
+pub(crate) struct ShareArgs {
+    /// Take one of N slots of the lock, 1 to 63: at most N hold it at the same time. CMD finds its
+    /// number, from 0 on, in its environment as REDBOLT_SLOT
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=63))]
+    #[arg(conflicts_with_all = ["read", "write"])]
+    pub(crate) slots: Option<u8>,
+    /// Read: beside other readers, while nobody writes
+    #[arg(long, conflicts_with = "write")]
+    pub(crate) read: bool,
+    /// Write: while nobody reads or writes
+    #[arg(long)]
+    pub(crate) write: bool,
+    /// With --read or --write: the most readers at the same time, 1 to 63; the same for all
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=63), default_value = "16")]
+    pub(crate) readers: u8,
 }
 
 #[derive(Debug, Args)]
@@ -331,6 +354,8 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) fence: bool,
     #[command(flatten)]
+    pub(crate) share: ShareArgs,
+    #[command(flatten)]
     pub(crate) command: CommandArgs,
 }
 
@@ -433,7 +458,8 @@ holder can write any more. Without --fence CMD has no REDBOLT_FENCE. Fences comp
 only, so --fence takes one KEY.
 
 With one KEY, CMD finds it in $REDBOLT_KEY, and the token of its lock in $REDBOLT_TOKEN; with several
-it has neither.
+it has neither. With --slots or --read, the key is that of the slot; with --write, that of all slots
+together, and there is no token.
 
 With --json an error is an object; a run that succeeds adds nothing to what CMD prints.
 
@@ -441,6 +467,8 @@ Example:  redbolt run nightly-report --ttl 10s --wait 1m -- ./report.sh --all
           redbolt run nightly-report --max-hold 2h -- ./report.sh
                                                      ended after two hours at the latest
           redbolt run stock orders -- ./reconcile    both are held
+          redbolt run licence --slots 5 -- ./render  at most five at the same time
+          redbolt run table --read -- ./report       beside other readers
           redbolt run stock --fence -c './write --fence $REDBOLT_FENCE'
           redbolt run -n -E 0 cleanup -c 'find /var/spool/x -mtime +7 -delete'
                                                      in a crontab: silent if another machine

@@ -43,6 +43,6 @@ pub(crate) fn run(global: &Global, args: &ElectArgs) -> Result<(), Failure> {
 /// Waits until this candidate leads.
 fn campaign(session: &mut Session, args: &ElectArgs, ttl: Duration) -> Result<Lease, Failure> {
     let key = &args.election.0;
-    let _waiting = waiting(session, key, Some(FOREVER));
+    let _waiting = waiting(session, key, false, Some(FOREVER));
     session.lock(key, options(ttl, args.fence).announced(), Some(FOREVER))
 }

@@ -16,13 +16,19 @@ use crate::waiting::Waiting;
 
 pub(crate) fn run(global: &Global, args: &LockArgs) -> Result<(), Failure> {
     let mut session = Session::open(global, &ENDING)?;
-    let waiting = waiting(&session, &args.key.0, args.wait);
+    let is_shared = args.slots.is_some();
+    let waiting = waiting(&session, &args.key.0, is_shared, args.wait);
     let (key, began) = (&args.key.0, now());
-    let result = session.lock(key, options(args.ttl, args.fence), args.wait);
+    let options = options(args.ttl, args.fence);
+    let options = match args.slots {
+        Some(slots) => options.slots(slots.into()),
+        None => options,
+    };
+    let result = session.lock(key, options, args.wait);
     drop(waiting);
     let waited = args.wait.map(|_| now() - began);
     let result = result.map_err(|failure| {
-        let failure = explain(&mut session, failure, key, waited);
+        let failure = explain(&mut session, failure, (key, is_shared), waited);
         if waited.is_some() { failure } else { failure.hint_wait() }
     });
     let result = result.and_then(|lease| {
@@ -55,6 +61,7 @@ pub(crate) fn announce(session: &Session, lease: &Lease, json: bool) -> Result<(
             "votes": votes,
             "nodes": nodes,
             "fence": lease.fence(),
+            "slot": lease.slot(),
         }))?;
     } else {
         say(format_args!(
@@ -64,24 +71,41 @@ pub(crate) fn announce(session: &Session, lease: &Lease, json: bool) -> Result<(
         if let Some(fence) = lease.fence() {
             say(format_args!("fence     {fence}"))?;
         }
+        if let Some(slot) = lease.slot() {
+            say(format_args!("slot      {slot}"))?;
+        }
     }
     Ok(())
 }
 
 /// Tells why the command waits for a lock, while it waits.
-pub(crate) fn waiting(session: &Session, key: &[u8], wait: Option<Duration>) -> Option<Waiting> {
-    wait.map(|wait| Waiting::start(&session.config, key, wait))
+pub(crate) fn waiting(
+    session: &Session,
+    key: &[u8],
+    is_shared: bool,
+    wait: Option<Duration>,
+) -> Option<Waiting> {
+    wait.map(|wait| Waiting::start(&session.config, key, is_shared, wait))
 }
 
 /// Says of a lock that is taken who holds it, as far as one round trip tells, and how long was waited.
 pub(crate) fn explain(
     session: &mut Session,
     failure: Failure,
-    key: &[u8],
+    (key, is_shared): (&[u8], bool),
     waited: Option<Duration>,
 ) -> Failure {
     if failure.code != TAKEN {
         return failure;
+    }
+    let told = |failure: Failure| match waited {
+        Some(waited) => failure.hint(&format!("waited {}", short(waited))),
+        None => failure,
+    };
+    if is_shared {
+        let message = "the lock is taken: others hold the slots that it needs".to_owned();
+        let hint = format!("redbolt ls '{}:slot*' shows by whom", shown(key));
+        return told(Failure { message, ..failure }).hint(&hint);
     }
     let seen = session.look_at(key);
     let holder = seen.as_ref().and_then(|seen| Some((seen.holder.as_ref()?, seen.nodes.len())));
@@ -91,10 +115,7 @@ pub(crate) fn explain(
     });
     let by = by.unwrap_or_else(|| "another holds it or asks for it".to_owned());
     let failure = Failure { message: format!("the lock is taken: {by}"), ..failure };
-    let failure = match waited {
-        Some(waited) => failure.hint(&format!("waited {}", short(waited))),
-        None => failure,
-    };
+    let failure = told(failure);
     if holder.is_some_and(|(holder, _)| holder.name().is_some()) {
         return failure;
     }

@@ -8,9 +8,9 @@
 
 use std::time::Duration;
 
-use redbolt::{Lease, now};
+use redbolt::{Lease, LockOptions, now};
 
-use crate::args::{Global, RunArgs};
+use crate::args::{Global, RunArgs, ShareArgs};
 use crate::exit::{Failure, LOST, TAKEN};
 use crate::lock::{explain, options, waiting};
 use crate::output::shown;
@@ -23,6 +23,9 @@ const TTL: Duration = Duration::from_secs(10);
 pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<(), Failure> {
     let ttl = settings::ttl(global, args.ttl, TTL);
     let grace = work::grace(ttl, args.grace)?;
+    if args.fence && args.share.write {
+        return Err(Failure::usage("--fence takes one lock: each slot of --write has its own"));
+    }
     if args.fence && keys(args).len() > 1 {
         return Err(Failure::usage("--fence takes one KEY: fences compare within one lock only"));
     }
@@ -61,8 +64,9 @@ fn take_all(
     for key in keys {
         let began = now();
         let left = end.map(|end| began.until(end));
-        let acquire = options(ttl, args.fence).announced();
-        let waiting = waiting(session, key, left);
+        let acquire = shared(options(ttl, args.fence).announced(), &args.share);
+        let is_shared = args.share.slots.is_some() || args.share.read || args.share.write;
+        let waiting = waiting(session, key, is_shared, left);
         let taken = session.lock(key, acquire, left);
         drop(waiting);
         if let Some(lost) = leases.iter().find(|lease| !lease.is_valid()) {
@@ -81,7 +85,7 @@ fn take_all(
                 return failure;
             }
             let waited = args.wait.map(|_| now() - began);
-            let failure = explain(session, failure, key, waited);
+            let failure = explain(session, failure, (key, is_shared), waited);
             let failure = if args.keys.len() > 1 { failure.of(key) } else { failure };
             // With --no-wait the user already knows that the command does not wait.
             let is_told = args.no_wait || args.wait.is_some();
@@ -89,6 +93,17 @@ fn take_all(
         })?);
     }
     Ok(leases)
+}
+
+/// So much of each lock as the command line says.
+fn shared(options: LockOptions, share: &ShareArgs) -> LockOptions {
+    let readers = share.readers.into();
+    match share {
+        ShareArgs { slots: Some(slots), .. } => options.slots((*slots).into()),
+        ShareArgs { read: true, .. } => options.read(readers),
+        ShareArgs { write: true, .. } => options.write(readers),
+        ShareArgs { slots: None, .. } => options,
+    }
 }
 
 /// The failure for a lock that is taken, as the options ask for it.

@@ -34,14 +34,19 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    pub(crate) fn start(config: &Config, key: &[u8], wait: Duration) -> Self {
+    pub(crate) fn start(config: &Config, key: &[u8], is_shared: bool, wait: Duration) -> Self {
         let mut text = format!("waiting for {}", shown(key));
         if wait != FOREVER {
             text.push_str(&format!(", at most {}", short(wait)));
         }
         let (end, ended) = channel();
-        let teller =
-            Teller { config: config.clone(), key: key.to_owned(), ended, said: Why::Unclear };
+        let teller = Teller {
+            config: config.clone(),
+            key: key.to_owned(),
+            is_shared,
+            ended,
+            said: Why::Unclear,
+        };
         // Without a thread there is no output, but still a lock.
         let _ = thread::Builder::new().name("waiting".into()).spawn(move || teller.run());
         Self { _end: end, _progress: Progress::spinner(text) }
@@ -57,6 +62,8 @@ enum Why {
     Held(String),
     /// The nodes do not let this user see the holder.
     HeldByAnother,
+    /// Others hold slots that the command needs.
+    NoSlot,
     /// The lock changes hands, is free, or a node has just begun to hang.
     Unclear,
 }
@@ -64,6 +71,8 @@ enum Why {
 struct Teller {
     config: Config,
     key: Vec<u8>,
+    /// The lock has slots, so it may have many holders.
+    is_shared: bool,
     /// The command drops its sender when the wait is over.
     ended: Receiver<()>,
     /// The reason in the last output.
@@ -104,6 +113,9 @@ impl Teller {
         if lacks_quorum(client) {
             return Some(Why::NoQuorum(voters(client)));
         }
+        if self.is_shared {
+            return Some(Why::NoSlot);
+        }
         let SeenLock { holder, nodes, .. } = inspect::holder(client, &self.key).ok()?;
         let is_denied = |node: &NodeKey| node.state == KeyState::Error(Cause::NoPermission);
         Some(match holder {
@@ -131,6 +143,11 @@ impl Teller {
                 )
             }
             Why::Held(holder) => format!("waits for {key}, held by {holder}"),
+            Why::NoSlot => {
+                format!(
+                    "waits for {key}: redbolt ls '{key}:slot*' shows by whom its slots are held"
+                )
+            }
             Why::HeldByAnother | Why::Unclear => {
                 format!("waits for {key}: this user may not see who holds it")
             }

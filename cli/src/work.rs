@@ -37,6 +37,9 @@ const GRACE_MAX: Duration = Duration::from_secs(1);
 /// The variable in which the command finds the name of its lock.
 const KEY_VARIABLE: &str = "REDBOLT_KEY";
 
+/// The variable in which the command finds the number of its slot.
+const SLOT_VARIABLE: &str = "REDBOLT_SLOT";
+
 /// The variable in which the command finds the fence of its lock.
 const FENCE_VARIABLE: &str = "REDBOLT_FENCE";
 
@@ -175,13 +178,15 @@ pub(crate) fn under(
 
 /// The variables about its lock for the command. With several locks it finds none of them, nor
 /// those that this process itself may have found.
-fn environment(leases: &[Lease]) -> [(&'static str, Option<OsString>); 3] {
+fn environment(leases: &[Lease]) -> [(&'static str, Option<OsString>); 4] {
     let only = if let [lease] = leases { Some(lease) } else { None };
+    let single = only.filter(|lease| lease.keys().count() == 1);
     let bytes = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
     let fence = only.and_then(Lease::fence);
     [
         (KEY_VARIABLE, only.map(|lease| bytes(lease.key()))),
-        (TOKEN_VARIABLE, only.map(|lease| bytes(lease.token().as_bytes()))),
+        (TOKEN_VARIABLE, single.map(|lease| bytes(lease.token().as_bytes()))),
+        (SLOT_VARIABLE, only.and_then(Lease::slot).map(|slot| slot.to_string().into())),
         (FENCE_VARIABLE, fence.map(|fence| fence.to_string().into())),
     ]
 }

@@ -71,7 +71,7 @@ impl Rules {
         if !self.prefix.is_plain(key) {
             self.prefix.check_taken(key)?;
         }
-        options.share.check(key, options.is_announced)?;
+        options.share.check(key)?;
         options.check_linger(self.is_woken, self.has_limits)
     }
 

@@ -29,6 +29,7 @@ mod servers;
 mod settings;
 mod several;
 mod since;
+mod slots;
 #[cfg(feature = "tls")]
 mod tls;
 mod usage;

@@ -27,6 +27,10 @@ pub(crate) const ACQUIRE: &str = "local s=redis.call('get',KEYS[2]) or '0' local
      if not redis.call('set',KEYS[1],ARGV[1],'NX','PX',ARGV[2]) then return 0 end \
      if c<tonumber(ARGV[3]) then redis.call('set',KEYS[2],ARGV[3],'PX',ARGV[4]) \
      return 1 end return s";
+/// The script that takes the first of several locks that is free.
+pub(crate) const TAKE_FIRST: &str = "for i=1,#KEYS do \
+     if redis.call('set',KEYS[i],ARGV[i],'NX','PX',ARGV[#KEYS+1]) then return tostring(i) end end \
+     return 0";
 pub(crate) const ACQUIRE_SHA: &str = "a87ec9b0648fb49b7692a68d969779d86d84c6a6";
 /// The script that raises the counter of a lock that is held.
 pub(crate) const RAISE: &str = "if redis.call('get',KEYS[1])~=ARGV[1] then return 0 end \
@@ -92,13 +96,14 @@ impl Pair {
     }
 
     /// Sends lines of words on the first connection, one at a time. `RELEASE`, `EXTEND`,
-    /// `ACQUIRE`, `RAISE` and `TRANSFER` stand for the scripts.
+    /// `ACQUIRE`, `TAKE_FIRST`, `RAISE` and `TRANSFER` stand for the scripts.
     pub(crate) fn say(&mut self, lines: &[&str]) {
         for line in lines {
             let word = |word: &str| match word {
                 "RELEASE" => RELEASE.into(),
                 "EXTEND" => EXTEND.into(),
                 "ACQUIRE" => ACQUIRE.into(),
+                "TAKE_FIRST" => TAKE_FIRST.into(),
                 "RAISE" => RAISE.into(),
                 "TRANSFER" => TRANSFER.into(),
                 word => word.into(),

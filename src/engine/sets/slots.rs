@@ -35,7 +35,7 @@ impl Engine {
         let (Share::Slot(count) | Share::AllSlots(count)) = options.share else {
             return Err(LockError::ReservedKey);
         };
-        options.share.check(name, options.is_announced)?;
+        options.share.check(name)?;
         self.locks.prefix.check(&key::slot(name, count))?;
         let slots = (0..count).map(|slot| key::slot(name, slot));
         if let Share::AllSlots(_) = options.share {

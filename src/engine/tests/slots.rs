@@ -253,12 +253,11 @@ fn a_writer_that_loses_its_gate_while_it_waits_begins_again() {
 fn what_is_no_lock_with_slots_is_refused_before_anything_is_written() {
     let mut rig = Rig::with(3, |config| config.in_flight_max(4));
     let plain = LockOptions::new(TTL);
-    let table: [(&[u8], LockOptions, &str); 9] = [
+    let table: [(&[u8], LockOptions, &str); 8] = [
         (b"n", slots(0), "1 to 63 slots"),
         (b"n", slots(64), "1 to 63 slots"),
         (b"n", slots(usize::MAX), "1 to 63 slots"),
         (b"n", plain.clone().write(64), "1 to 63 slots"),
-        (b"n", slots(2).announced(), "a leader holds a whole lock"),
         (b"", slots(2), "the key has 0 bytes"),
         (b"n", plain.clone().write(9), "in_flight_max"),
         (b"n:slot", plain.clone(), "belongs to another lock"),
