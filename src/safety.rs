@@ -17,6 +17,11 @@
 //! Several keys under one lease need no argument of their own. Each is held as above, with its own
 //! token, quorum, `t0` and fence, and the lease ends with the first of them to end.
 //!
+//! Nor do locks with slots. Each slot is a key of its own, so it has at most one holder. A node that
+//! takes the first free slot for a call grants that key and no other. The call holds a slot once a
+//! quorum has granted the same one. Grants of different slots are not added up: counted so, five
+//! masters that each admit five callers can admit eight.
+//!
 //! # The rule of ownership
 //!
 //! A client deletes a token only while it knows what the token is. It may be the token of its own
@@ -84,6 +89,7 @@
 //! are handed over in most seeds |
 //! | the same on real servers that are killed, frozen, emptied, filled and demoted | eight processes that count under locks (`tests/run chaos`) |
 //! | several keys are held together or not at all, and no calls wait for each other in a circle | `src/engine/tests/sets.rs`, `tests/it/sets.rs`, the simulation; eight processes that move money between accounts (`tests/run chaos`) |
+//! | a lock with slots has no more holders than slots; a writer is alone | `src/engine/tests/slots.rs`, `tests/it/slots.rs`, the simulation |
 //! | an answer counts for the request it answers, on its connection, and for nothing else | `src/engine/tests`, `tests/it/faulty_nodes.rs` |
 //! | a lease's remaining time is checked again just before the caller gets it | `src/engine/tests/acquiring.rs` |
 //! | the client learns of the loss of a lease that is kept alive at the latest at its deadline, and a lost lease stays lost | `src/engine/tests/keeping.rs`, `tests/it/hold.rs` |

@@ -2,7 +2,7 @@
 //!
 //! `cargo bench -p redbolt-benches --bench ratio -- [SUITE ..] [--slices N] [--plots DIR]`
 //!
-//! Suites: latency, nodes, polling, throughput, threads, locks, faults, handover, lingering, siblings, network, fences, floor, sets, and with the feature `tls` one of that name; without one, all of them.
+//! Suites: latency, nodes, polling, throughput, threads, locks, faults, handover, lingering, siblings, network, fences, floor, sets, slots, and with the feature `tls` one of that name; without one, all of them.
 //! They run on nodes in this process; `REDBOLT_NODES=127.0.0.1:7001,..` names servers instead (Valkey 9 or later, TCP
 //! or `unix://` paths). Slices of the two clients alternate, their order swapped each time;
 //! reported are medians over the slices. Nothing is asserted.
@@ -24,6 +24,7 @@ mod polling;
 mod sets;
 mod siblings;
 mod slices;
+mod slots;
 mod threads;
 mod throughput;
 mod transfers;
@@ -62,6 +63,7 @@ const SUITES: &[(&str, Suite)] = &[
     ("fences", fences::run),
     ("floor", floor::run),
     ("sets", sets::run),
+    ("slots", slots::run),
     #[cfg(feature = "tls")]
     ("tls", encrypted::run),
 ];

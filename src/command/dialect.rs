@@ -113,6 +113,8 @@ impl Form for ExtendStep {
 pub(crate) struct Dialect {
     pub(crate) release: Option<ReleaseStep>,
     pub(crate) extend: Option<ExtendStep>,
+    /// Whether it has `MSETEX`, which sets several keys or none: Redis from 8.4, Valkey from 9.1.
+    pub(crate) sets_several: bool,
 }
 
 impl Dialect {
@@ -125,7 +127,13 @@ impl Dialect {
             ServerKind::Dragonfly => (since(1, 37).then_some(ReleaseStep::DelEx), false),
             ServerKind::Other => (None, false),
         };
+        let sets_several = match server.kind {
+            ServerKind::Valkey => since(9, 1),
+            ServerKind::Redis => since(8, 4),
+            ServerKind::Dragonfly | ServerKind::Other => false,
+        };
         Self {
+            sets_several,
             release: Some(native_release.unwrap_or(ReleaseStep::EvalSha)),
             extend: Some(if native_extend { ExtendStep::SetIfEq } else { ExtendStep::EvalSha }),
         }

@@ -112,6 +112,24 @@ pub(crate) fn append_first_free<'a>(
     append_number(out, ttl_ms.into());
 }
 
+/// Takes several locks, or none: `MSETEX n key token .. NX PX ttl`.
+pub(crate) fn append_set_all<'a>(
+    out: &mut Vec<u8>,
+    locks: impl Iterator<Item = (&'a Key, &'a TokenBytes)> + Clone,
+    ttl_ms: u32,
+) {
+    let count = locks.clone().count();
+    append_array_header(out, 5 + 2 * count);
+    out.extend_from_slice(b"$6\r\nMSETEX\r\n");
+    append_number(out, u64::try_from(count).unwrap_or(u64::MAX));
+    for (key, token) in locks {
+        append_key(out, key);
+        append_token(out, token);
+    }
+    out.extend_from_slice(b"$2\r\nNX\r\n$2\r\nPX\r\n");
+    append_number(out, ttl_ms.into());
+}
+
 /// As [`append_set`], with a fence. As with a SET, the client never sends it a second time, so it
 /// goes as EVAL, which needs no loaded script.
 pub(crate) fn append_fenced_set(

@@ -3,12 +3,13 @@
 use super::core::Engine;
 use super::event::Event;
 use super::happenings::Happening;
+use super::locks::batch::BatchKind;
 use super::locks::handover::Heir;
 use super::locks::op::{OpId, OpKind, Verdict};
 use super::locks::slot::LeaseId;
 use super::locks::steps::TokenInput;
 use super::wait::Scripts;
-use crate::error::{DetachError, LockError, NO_CLIENT, UnlockError, Unlocked};
+use crate::error::{DetachError, LockError, UnlockError, Unlocked};
 use crate::key::Key;
 use crate::node::Now;
 use crate::options::{LockOptions, Share};
@@ -20,28 +21,19 @@ use crate::time::Instant;
 use std::time::Duration;
 
 impl Engine {
-    /// Begins to take a lock: one attempt, unless the options have a `retry`.
-    #[inline]
-    pub(crate) fn acquire(
+    /// Begins to take the lock of one key: one attempt, unless the options have a `retry`.
+    pub(super) fn acquire_key(
         &mut self,
         key: &[u8],
         options: &LockOptions,
         now: Instant,
     ) -> Result<OpId, LockError> {
-        self.check_if_small();
-        let op = if options.is_special {
-            self.begin_special(key, options, now)
-        } else {
-            self.begin_call(key, options, now)
-        };
-        // Without the counts, not even the test for an error is left.
-        #[cfg(feature = "metrics")]
-        let op = op.inspect_err(|error| self.locks.observe(Happening::CallRefused { error }));
-        op
+        self.begin_call(key, options, now)
     }
 
+    /// As [`acquire_key`](Self::acquire_key), in place.
     #[inline(always)]
-    fn begin_call(
+    pub(super) fn begin_call(
         &mut self,
         key: &[u8],
         options: &LockOptions,
@@ -62,24 +54,6 @@ impl Engine {
         }
         self.follow(failed, now);
         Ok(self.locks.ops.id(index))
-    }
-
-    /// A call for more or less than a whole lock, or for one that may linger.
-    #[cold]
-    #[inline(never)]
-    fn begin_special(
-        &mut self,
-        key: &[u8],
-        options: &LockOptions,
-        now: Instant,
-    ) -> Result<OpId, LockError> {
-        match options.share {
-            Share::Slot(_) | Share::AllSlots(_) => self.acquire_share(key, options, now),
-            Share::Whole | Share::Part if options.linger_ms > 0 => {
-                Err(LockError::NoLinger { why: NO_CLIENT })
-            }
-            Share::Whole | Share::Part => self.begin_call(key, options, now),
-        }
     }
 
     /// Opens an operation and a slot for a call.
@@ -112,15 +86,16 @@ impl Engine {
         Ok((index, slot))
     }
 
-    /// Begins one attempt at the first of these keys that is free: one command per node. Each key has
-    /// an operation of its own. `None` if too few nodes run scripts.
-    pub(super) fn acquire_first_free(
+    /// Begins one attempt at each of these keys, with one command per node for all. Each key has an
+    /// operation of its own. `None` if too few nodes have such a command.
+    pub(super) fn acquire_in_batch(
         &mut self,
+        kind: BatchKind,
         keys: &[Key],
         options: &LockOptions,
         now: Instant,
     ) -> Option<Vec<Result<OpId, LockError>>> {
-        let nodes = self.locks.voters_with_scripts().filter(|_| !options.is_fenced)?;
+        let nodes = self.locks.able_to_batch(kind).filter(|_| !options.is_fenced)?;
         let (mut attempts, both) = (Vec::new(), self.locks.now(now));
         let mut begin = |key: &[u8]| {
             let (index, slot) = self.open_attempt(key, options, now)?;
@@ -130,7 +105,7 @@ impl Engine {
         };
         let begun = keys.iter().map(|key| begin(key)).collect();
         let now = both;
-        for failed in self.locks.ask_for_first_free(&attempts, nodes, now) {
+        for failed in self.locks.ask_in_batch(kind, &attempts, nodes, now) {
             self.follow(Some(failed), now);
         }
         Some(begun)

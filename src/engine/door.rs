@@ -9,6 +9,8 @@ use rand::{Rng, SeedableRng};
 
 use super::core::Engine;
 use super::event::{Connection, Event};
+#[cfg(feature = "metrics")]
+use super::happenings::Happening;
 use super::happenings::notice::Notice;
 use super::locks::core::{Done, Locks};
 use super::locks::op::{OpId, OpKind};
@@ -111,6 +113,26 @@ impl Engine {
             return self.acquire(key, options, now);
         }
         self.acquire_retried(key, options, Some(self.default_retry()), now)
+    }
+
+    /// Begins to take a lock: one attempt, unless the options have a `retry`.
+    #[inline]
+    pub(crate) fn acquire(
+        &mut self,
+        key: &[u8],
+        options: &LockOptions,
+        now: Instant,
+    ) -> Result<OpId, LockError> {
+        self.check_if_small();
+        let op = if options.is_special {
+            self.acquire_special(key, options, now)
+        } else {
+            self.begin_call(key, options, now)
+        };
+        // Without the counts, not even the test for an error is left.
+        #[cfg(feature = "metrics")]
+        let op = op.inspect_err(|error| self.locks.observe(Happening::CallRefused { error }));
+        op
     }
 
     #[cold]

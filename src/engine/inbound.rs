@@ -9,7 +9,7 @@ use crate::error::Cause;
 use crate::node::{Answered, Node, Now, Request, Step};
 use crate::quorum::NodeId;
 use crate::rules;
-use crate::slab::{BatchIndex, SlotIndex};
+use crate::slab::SlotIndex;
 use crate::time::Instant;
 
 impl Engine {
@@ -86,26 +86,6 @@ impl Engine {
         self.follow(failed, now);
     }
 
-    /// A node answered the command of several attempts.
-    fn batch_answered(&mut self, id: NodeId, batch: BatchIndex, answer: Answer, now: Now) {
-        for failed in self.locks.batch_answered(id, batch, answer, now) {
-            self.follow(Some(failed), now);
-        }
-        match answer {
-            Answer::Refused(Cause::NoPermission | Cause::KeyDenied | Cause::Unsupported) => {
-                self.locks.nodes.script_refused(id, answer, now);
-            }
-            Answer::Refused(cause) => self.locks.nodes.note_refusal(id, cause, now.real),
-            Answer::Ok
-            | Answer::Null
-            | Answer::Zero
-            | Answer::One
-            | Answer::Number
-            | Answer::NoScript
-            | Answer::Odd => {}
-        }
-    }
-
     /// Anything but an everyday answer: other frames, frames in pieces, changes of the node.
     #[cold]
     fn handle_rest(&mut self, id: NodeId, mut input: &[u8], now: Instant) {
@@ -153,7 +133,11 @@ impl Engine {
                     self.locks.nodes.note_refusal(id, cause, now.real);
                 }
             }
-            Request::Batch(batch) => return self.batch_answered(id, batch, answer, now),
+            Request::Batch(batch) => {
+                for failed in self.locks.batch_answered(id, batch, answer, now) {
+                    self.follow(Some(failed), now);
+                }
+            }
             Request::FencedSet(slot) => {
                 self.fenced_set_answered(id, slot, answer, now);
             }

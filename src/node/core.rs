@@ -99,7 +99,7 @@ impl Node {
             greeted_at: now,
             clock: None,
             round_trip: None,
-            dialect: Dialect { release: None, extend: None },
+            dialect: Dialect { release: None, extend: None, sets_several: false },
             debts: Debts::new(room.debts),
             room,
         }

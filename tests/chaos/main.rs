@@ -39,7 +39,31 @@ const TURNS_MIN: u64 = 300;
 enum Work {
     Count,
     Transfer,
+    /// Each counter belongs to a slot of one lock; a writer counts on all.
+    Slots,
 }
+
+impl Work {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Count => "count",
+            Self::Transfer => "transfer",
+            Self::Slots => "slots",
+        }
+    }
+
+    /// The keys of the locks.
+    fn keys(self) -> Vec<String> {
+        let slot = |key: usize| format!("{SLOTTED}:slot:{key}");
+        match self {
+            Self::Count | Self::Transfer => (0..KEYS).map(lock_key).collect(),
+            Self::Slots => (0..KEYS).map(slot).chain([format!("{SLOTTED}:slot")]).collect(),
+        }
+    }
+}
+
+/// The lock that has slots.
+const SLOTTED: &str = "chaos";
 
 /// What is in each account at first.
 const BALANCE: u64 = 1_000;
@@ -69,6 +93,22 @@ fn the_sum_of_all_accounts_stays_the_same_while_servers_die_and_freeze() {
         Fault::DropConnections,
     ];
     run(Work::Transfer, Quorum::Majority, &faults, 10);
+}
+
+/// Eight processes share three slots. Each counts for the slot that it holds, and now and then, as a
+/// writer, for all.
+#[test]
+fn no_slot_has_two_holders_and_a_writer_is_alone_while_servers_die_and_freeze() {
+    let faults = [
+        Fault::KillAndRestartEmpty,
+        Fault::Freeze,
+        Fault::StopWorkers,
+        Fault::FillMemory,
+        Fault::Demote,
+        Fault::DropConnections,
+        Fault::FlushScripts,
+    ];
+    run(Work::Slots, Quorum::Majority, &faults, 14);
 }
 
 #[test]
@@ -210,12 +250,12 @@ fn check_counts(work: Work, cluster: &Cluster, workers: &mut Workers, dir: &Path
     let counted: u64 = (0..KEYS).map(|key| read_counter(&counter(dir, key))).sum();
     println!("{turns} turns, {counted} counted");
     match work {
-        Work::Count => assert_eq!(counted, turns, "counts were lost"),
+        Work::Count | Work::Slots => assert_eq!(counted, turns, "counts were lost"),
         Work::Transfer => assert_eq!(counted, KEYS as u64 * BALANCE, "the sum has changed"),
     }
     assert!(turns >= TURNS_MIN, "only {turns} turns: nothing is shown");
     // No worker holds a lock or owes a release, so no key is left, long before its TTL is over.
-    let left: usize = (0..KEYS).map(|key| cluster.holders(&lock_key(key))).sum();
+    let left: usize = work.keys().iter().map(|key| cluster.holders(key)).sum();
     assert_eq!((workers.owed(), left), (vec![0; WORKERS], 0), "keys are left behind");
 }
 
@@ -337,7 +377,7 @@ impl Workers {
         let start = |index: usize| {
             own_test("worker::one_of_the_processes_that_count")
                 .env("REDBOLT_CHAOS_DIR", dir)
-                .env("REDBOLT_CHAOS_WORK", if work == Work::Count { "count" } else { "transfer" })
+                .env("REDBOLT_CHAOS_WORK", work.name())
                 .env("REDBOLT_CHAOS_NODES", cluster.urls().join(","))
                 .env("REDBOLT_CHAOS_QUORUM", votes.to_string())
                 .env("REDBOLT_CHAOS_INDEX", index.to_string())

@@ -12,8 +12,8 @@ use redbolt::{Client, LockOptions};
 use redbolt_rig::ms;
 
 use super::{
-    Duration, KEYS, RESERVE, TTL, config, counter, lock_key, read_counter, turns_file,
-    write_counter, writing,
+    Duration, KEYS, RESERVE, SLOTTED, TTL, Work, config, counter, lock_key, read_counter,
+    turns_file, write_counter, writing,
 };
 
 /// The limit for releases that are still owed at the end.
@@ -32,7 +32,7 @@ fn one_of_the_processes_that_count() {
     let options = LockOptions::new(TTL);
     let options = if index.is_multiple_of(2) { options } else { options.linger(LINGER) };
     let mut random = StdRng::seed_from_u64(index as u64);
-    let transfers = variable("WORK") == "transfer";
+    let work = variable("WORK");
     let mut turns = 0;
     while !dir.join("stop").exists() {
         let pause = read_counter(&dir.join("pause"));
@@ -41,8 +41,13 @@ fn one_of_the_processes_that_count() {
             thread::sleep(ms(2));
             continue;
         }
-        if transfers {
+        if work == Work::Transfer.name() {
             turns += u64::from(transfer(&client, &dir, index, &mut random));
+            write_counter(&turns_file(&dir, index), turns);
+            continue;
+        }
+        if work == Work::Slots.name() {
+            turns += share(&client, &dir, index, &mut random);
             write_counter(&turns_file(&dir, index), turns);
             continue;
         }
@@ -68,6 +73,32 @@ fn one_of_the_processes_that_count() {
         }
     }
     write_counter(&dir.join(format!("owed-{index}")), client.shutdown(SETTLED).wait() as u64);
+}
+
+/// Counts for the slot that it gets, or as a writer for all. Returns for how many it counted.
+fn share(client: &Client, dir: &Path, index: usize, random: &mut StdRng) -> u64 {
+    let options = LockOptions::new(TTL);
+    let writes = random.random_ratio(1, 16);
+    let options = if writes { options.write(KEYS) } else { options.read(KEYS) };
+    let Ok(held) = client.lock(SLOTTED, options).wait() else { return 0 };
+    let keys = held.slot().map_or(0..KEYS, |slot| slot..slot + 1);
+    let counts: Vec<u64> = keys.clone().map(|key| read_counter(&counter(dir, key))).collect();
+    thread::sleep(ms(random.random_range(0..3)));
+    let mark = writing(dir, index);
+    fs::write(&mark, "").expect("a writable directory");
+    let is_counted = held.remaining() > RESERVE;
+    if is_counted {
+        for (key, count) in keys.clone().zip(counts) {
+            write_counter(&counter(dir, key), count + 1);
+        }
+    }
+    fs::remove_file(&mark).expect("a writable directory");
+    if random.random_ratio(1, 4) {
+        drop(held);
+    } else {
+        let _ = held.unlock().wait();
+    }
+    if is_counted { keys.len() as u64 } else { 0 }
 }
 
 /// Moves money from one account to another under the locks of both. Returns whether it was moved.

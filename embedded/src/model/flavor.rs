@@ -52,6 +52,20 @@ impl Flavor {
         matches!(self, Self::Valkey81 | Self::Valkey91)
     }
 
+    /// `MSETEX` with a number of keys that is none.
+    pub(crate) const fn invalid_numkeys(self) -> &'static str {
+        if self.is_valkey() {
+            "ERR invalid numkeys value or out of range"
+        } else {
+            "ERR invalid numkeys value"
+        }
+    }
+
+    /// `MSETEX` with fewer keys than it says.
+    pub(crate) const fn too_few_pairs(self) -> &'static str {
+        if self.is_valkey() { "ERR syntax error" } else { "ERR wrong number of key-value pairs" }
+    }
+
     /// `server` in HELLO.
     pub(crate) const fn server(self) -> &'static str {
         if self.is_valkey() { "valkey" } else { "redis" }

@@ -20,10 +20,12 @@ pub(super) fn get(call: &mut Call<'_>) {
 
 /// `SET key value [NX | XX | IFEQ v | IFNE v] [GET] [EX s | PX ms | EXAT s | PXAT ms | KEEPTTL]`
 pub(super) fn set(call: &mut Call<'_>) {
-    let Some(options) = options(call.args, call.server.flavor) else {
+    let Some(options) = options(call.args, 3, call.server.flavor) else {
         return call.reply().error(SYNTAX);
     };
-    let ends_at_ms = match options.end.map(|end| end.ends_at_ms(call.now_ms)).transpose() {
+    let invalid = "ERR invalid expire time in 'set' command";
+    let ends_at_ms = options.end.map(|end| end.ends_at_ms(call.now_ms, invalid));
+    let ends_at_ms = match ends_at_ms.transpose() {
         Ok(ends_at_ms) => ends_at_ms,
         Err(text) => return call.reply().error(text),
     };
@@ -41,10 +43,44 @@ pub(super) fn set(call: &mut Call<'_>) {
         }
         Err(text) => return call.reply().error(text),
     }
-    write(call, &options, ends_at_ms);
+    let (key, text) = (call.args.at(1), call.args.at(2));
+    write(call, (key, text), &options, ends_at_ms);
     if !options.get {
         call.reply().ok();
     }
+}
+
+/// `MSETEX numkeys key value .. [NX | XX] [EX s | PX ms | EXAT s | PXAT ms | KEEPTTL]`
+pub(super) fn msetex(call: &mut Call<'_>) {
+    let (args, flavor) = (call.args, call.server.flavor);
+    let count = number(args.at(1)).filter(|count| (1..=i64::from(i32::MAX)).contains(count));
+    let Some(count) = count.and_then(|count| usize::try_from(count).ok()) else {
+        return call.reply().error(flavor.invalid_numkeys());
+    };
+    let end = count.saturating_mul(2).saturating_add(2);
+    if end > args.len() {
+        return call.reply().error(flavor.too_few_pairs());
+    }
+    let options = options(args, end, flavor).filter(|it| !it.get && it.compare.is_none());
+    let Some(options) = options else { return call.reply().error(SYNTAX) };
+    let invalid = "ERR invalid expire time in 'msetex' command";
+    let ends_at_ms = options.end.map(|end| end.ends_at_ms(call.now_ms, invalid));
+    let ends_at_ms = match ends_at_ms.transpose() {
+        Ok(ends_at_ms) => ends_at_ms,
+        Err(text) => return call.reply().error(text),
+    };
+    let keys = (2..end).step_by(2);
+    let is_met = options.exists.is_none_or(|wanted| {
+        let (db, now_ms) = (call.session.db, call.now_ms);
+        let mut exists = |at| call.server.keys.entry(db, args.at(at), now_ms).is_some();
+        keys.clone().all(|at| exists(at) == wanted)
+    });
+    if is_met {
+        for at in keys {
+            write(call, (args.at(at), args.at(at + 1)), &options, ends_at_ms);
+        }
+    }
+    call.reply().integer(i64::from(is_met));
 }
 
 /// `DELIFEQ key value`
@@ -127,8 +163,13 @@ fn is_met(call: &mut Call<'_>, options: &Options<'_>) -> Result<bool, &'static s
     Ok(equal == compare.equal)
 }
 
-fn write(call: &mut Call<'_>, options: &Options<'_>, ends_at_ms: Option<i64>) {
-    let (db, key, text) = (call.session.db, call.args.at(1), call.args.at(2));
+fn write(
+    call: &mut Call<'_>,
+    (key, text): (&[u8], &[u8]),
+    options: &Options<'_>,
+    ends_at_ms: Option<i64>,
+) {
+    let db = call.session.db;
     let keys = &mut call.server.keys;
     let old_end = |keys: &mut super::keyspace::Keyspace| {
         keys.entry(db, key, call.now_ms).and_then(|entry| entry.ends_at_ms)
@@ -181,27 +222,26 @@ enum EndKind {
 
 impl End<'_> {
     /// The absolute end, in milliseconds.
-    fn ends_at_ms(self, now_ms: i64) -> Result<i64, &'static str> {
-        const INVALID: &str = "ERR invalid expire time in 'set' command";
+    fn ends_at_ms(self, now_ms: i64, invalid: &'static str) -> Result<i64, &'static str> {
         let amount = number(self.amount).ok_or(NOT_INTEGER)?;
         if amount <= 0 {
-            return Err(INVALID);
+            return Err(invalid);
         }
         let amount_ms = match self.kind {
-            EndKind::Ex | EndKind::ExAt => amount.checked_mul(1000).ok_or(INVALID)?,
+            EndKind::Ex | EndKind::ExAt => amount.checked_mul(1000).ok_or(invalid)?,
             EndKind::Px | EndKind::PxAt => amount,
         };
         match self.kind {
-            EndKind::Ex | EndKind::Px => amount_ms.checked_add(now_ms).ok_or(INVALID),
+            EndKind::Ex | EndKind::Px => amount_ms.checked_add(now_ms).ok_or(invalid),
             EndKind::ExAt | EndKind::PxAt => Ok(amount_ms),
         }
     }
 }
 
-/// Reads the options behind key and value; `None` is a syntax error.
-fn options(args: Args<'_>, flavor: Flavor) -> Option<Options<'_>> {
+/// Reads the options from this argument on; `None` is a syntax error.
+fn options(args: Args<'_>, from: usize, flavor: Flavor) -> Option<Options<'_>> {
     let mut options = Options::default();
-    let mut index = 3;
+    let mut index = from;
     while let Some(option) = args.get(index) {
         let next = args.get(index + 1);
         let is = |name: &str| option.eq_ignore_ascii_case(name.as_bytes());

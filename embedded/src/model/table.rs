@@ -155,7 +155,7 @@ fn container(call: &mut Call<'_>) {
 
 /// Sorted by name: [`find`] does a binary search.
 #[rustfmt::skip]
-static COMMANDS: [Command; 44] = [
+static COMMANDS: [Command; 45] = [
     command("auth", -2, ALWAYS | NO_AUTH | BUSY, connection::auth),
     command("client", -2, ALWAYS, container),
     command("client|getname", 2, ALWAYS | BUSY_91, connection::client_getname),
@@ -181,6 +181,7 @@ static COMMANDS: [Command; 44] = [
     command("get", 2, 0, strings::get),
     command("hello", -1, ALWAYS | NO_AUTH | BUSY, connection::hello),
     command("info", -1, ALWAYS, info::info),
+    only(REDIS_86 | VALKEY_91, command("msetex", -4, WRITE | DENY_OOM, strings::msetex)),
     command("pexpire", -3, WRITE, keys::pexpire),
     command("ping", -1, SUBSCRIBED, connection::ping),
     command("pttl", 2, 0, keys::pttl),

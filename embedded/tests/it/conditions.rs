@@ -16,6 +16,7 @@ const QUESTIONS: &[&str] = &[
     "GET held",
     "SET k v",
     "SET k v NX PX 60000",
+    "MSETEX 2 k1 v k2 v NX PX 60000",
     "SET k",
     "SET k v PX 0",
     "SET held held IFEQ held PX 60000",

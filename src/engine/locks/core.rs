@@ -12,7 +12,7 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use super::batch::Batch;
+use super::batch::Batches;
 use super::handover::Offers;
 use super::op::{Ops, Verdict};
 use super::prefix::Prefix;
@@ -32,7 +32,7 @@ use crate::error::{Ballot, Cause};
 use crate::node::{Now, Request};
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
 use crate::rules;
-use crate::slab::{BatchIndex, OpIndex, Slab, SlotIndex};
+use crate::slab::{OpIndex, SlotIndex};
 use crate::time::{Instant, WallClock};
 use crate::token::TokenBytes;
 
@@ -66,7 +66,7 @@ pub(in crate::engine) struct Locks {
     pub(in crate::engine) awaiting: Vec<OpIndex>,
     pub(in crate::engine) late_votes: VecDeque<SlotIndex>,
     /// The commands that stand for several SETs.
-    pub(super) batches: Slab<BatchIndex, Batch>,
+    pub(super) batches: Batches,
     /// The offers of waiting calls.
     pub(in crate::engine) offers: Offers,
     /// How long the last attempt took that a quorum could no longer grant.
@@ -115,7 +115,7 @@ impl Locks {
             keeps: Keeps::default(),
             awaiting: Vec::new(),
             late_votes: VecDeque::new(),
-            batches: Slab::default(),
+            batches: Batches::default(),
             offers: Offers::default(),
             last_denial: None,
             heir_text: Vec::new(),

@@ -5,7 +5,8 @@
 mod accept;
 mod arriving;
 pub(super) mod attempt;
-mod batch;
+pub(super) mod batch;
+mod batching;
 mod check;
 pub(super) mod core;
 mod decided;

@@ -363,6 +363,11 @@ impl Nodes {
         self.form(id)
     }
 
+    /// The node does not set several keys by one command.
+    pub(super) fn leave_several(&mut self, id: NodeId) {
+        self.at_mut(id).dialect.sets_several = false;
+    }
+
     /// The client owes the node a release. Returns the slot of a debt that was dropped for it.
     pub(super) fn owe(
         &mut self,

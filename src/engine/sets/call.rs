@@ -1,16 +1,14 @@
 //! Calls for several keys: how they begin, ask for keys, wait and end.
 
 use super::core::{Call, Held, KEYS_MAX, Member, Owner, State, Wanted};
-use super::slots::FIRST_ASKED;
 use crate::engine::core::Engine;
 use crate::engine::event::Event;
-use crate::engine::locks::op::{OpId, OpKind, Verdict};
+use crate::engine::locks::op::{OpId, Verdict};
 use crate::engine::locks::slot::LeaseId;
-use crate::error::{Cause, LockError, SEVERAL_KEYS};
+use crate::error::{Cause, LockError, NO_CLIENT, SEVERAL_KEYS};
 use crate::key::Key;
 use crate::node::Now;
 use crate::options::{LockOptions, Share};
-use crate::quorum::{NODES_MAX, NodeMask};
 use crate::rules;
 use crate::slab::OpIndex;
 use crate::time::Instant;
@@ -56,6 +54,21 @@ impl Engine {
         self.acquire_all(keys, options.clone().patient(self.default_retry()), now)
     }
 
+    /// A call for more or less than a whole lock, or for one that may linger.
+    #[cold]
+    #[inline(never)]
+    pub(in crate::engine) fn acquire_special(
+        &mut self,
+        key: &[u8],
+        options: &LockOptions,
+        now: Instant,
+    ) -> Result<OpId, LockError> {
+        match options.share {
+            Share::Slot(_) | Share::AllSlots(_) => self.acquire_share(key, options, now),
+            Share::Whole | Share::Part => Err(LockError::NoLinger { why: NO_CLIENT }),
+        }
+    }
+
     /// As [`lock_all`](Self::lock_all) if the options have a retry.
     pub(crate) fn acquire_all<K: AsRef<[u8]>>(
         &mut self,
@@ -67,115 +80,17 @@ impl Engine {
         if options.share != Share::Whole {
             return Err(LockError::InvalidKeys { why: "only a single key has slots" });
         }
+        if options.linger_ms > 0 {
+            return Err(LockError::NoLinger { why: SEVERAL_KEYS });
+        }
         if let [key] = keys.as_slice() {
-            return self.acquire(key, &options, now);
+            return self.acquire_key(key, &options, now);
         }
         for key in &keys {
             self.locks.prefix.check_taken(key)?;
         }
         let room = keys.len();
         self.open_set(Call::new(Wanted::All, keys, options), room, now)
-    }
-
-    /// Begins a call that needs `room` for operations of its own.
-    pub(super) fn open_set(
-        &mut self,
-        mut call: Call,
-        room: usize,
-        now: Instant,
-    ) -> Result<OpId, LockError> {
-        if call.options.linger_ms > 0 {
-            return Err(LockError::NoLinger { why: SEVERAL_KEYS });
-        }
-        if self.locks.ops.room() <= room {
-            return Err(LockError::Full);
-        }
-        let index = self.locks.ops.open(OpKind::Set).ok_or(LockError::Full)?;
-        self.locks.ops.at_mut(index).plan.retry_as(&call.options, now);
-        match call.wanted {
-            Wanted::All | Wanted::AllBehindGate => self.ask_for_free(index, &mut call, room, now),
-            Wanted::One => self.ask_for_first(index, &mut call, room, now),
-        }
-        if !call.is_under_way() {
-            self.locks.close_op(index);
-            return Err(call.first_error().unwrap_or(LockError::Full));
-        }
-        self.sets.calls.insert(index, call);
-        Ok(self.locks.ops.id(index))
-    }
-
-    /// Begins one attempt at each of the first `most` free keys, all at once. No attempt begins if
-    /// the call's time is over.
-    pub(super) fn ask_for_free(
-        &mut self,
-        index: OpIndex,
-        call: &mut Call,
-        most: usize,
-        now: Instant,
-    ) {
-        let ends = self.locks.ops.at(index).plan.deadline;
-        let Some(options) = call.options.clone().once().until(ends, now) else { return };
-        for member in call.members.iter_mut().filter(|member| member.is_free()).take(most) {
-            member.state = match self.begin_member(index, &member.key, &options, now) {
-                Ok(op) => State::Asked(op),
-                Err(error) => State::Denied(error),
-            };
-        }
-    }
-
-    /// As [`ask_for_free`](Self::ask_for_free), for a call that wants one key: each node takes the
-    /// first of them that is free there. Where too few nodes run scripts, a SET asks for one.
-    pub(super) fn ask_for_first(
-        &mut self,
-        index: OpIndex,
-        call: &mut Call,
-        most: usize,
-        now: Instant,
-    ) {
-        let ends = self.locks.ops.at(index).plan.deadline;
-        let Some(options) = call.options.clone().once().until(ends, now) else { return };
-        let options = options.sharing(Share::Part);
-        let free = call.members.iter().filter(|member| member.is_free()).take(most);
-        let keys: Vec<Key> = free.map(|member| member.key.clone()).collect();
-        let Some(begun) = self.acquire_first_free(&keys, &options, now) else {
-            return self.ask_for_free(index, call, if most == FIRST_ASKED { 1 } else { most }, now);
-        };
-        let free = call.members.iter_mut().filter(|member| member.is_free());
-        for (member, begun) in free.zip(begun) {
-            member.state = match begun {
-                Ok(op) => {
-                    self.sets.wholes.insert(op.op, index);
-                    State::Asked(op)
-                }
-                Err(error) => State::Denied(error),
-            };
-        }
-    }
-
-    /// Waits for a key that was denied, with all keys that are held kept alive.
-    pub(super) fn wait_for(&mut self, index: OpIndex, call: &mut Call, place: usize, now: Instant) {
-        let ends = self.locks.ops.at(index).plan.deadline;
-        let Some(options) = call.options.clone().until(ends, now) else { return };
-        self.keep_all(index, call, now);
-        if let Some(member) = call.members.get_mut(place) {
-            member.state = match self.begin_member(index, &member.key, &options, now) {
-                Ok(op) => State::Waiting(op),
-                Err(error) => State::Denied(error),
-            };
-        }
-    }
-
-    fn begin_member(
-        &mut self,
-        index: OpIndex,
-        key: &[u8],
-        options: &LockOptions,
-        now: Instant,
-    ) -> Result<OpId, LockError> {
-        let options = options.clone().sharing(Share::Part);
-        let op = self.acquire(key, &options, now)?;
-        self.sets.wholes.insert(op.op, index);
-        Ok(op)
     }
 
     /// An attempt at one key is decided.
@@ -187,6 +102,8 @@ impl Engine {
         now: Instant,
     ) {
         let Some(mut call) = self.sets.calls.remove(&index) else { return };
+        // A node that denies several keys at once does not say which of them is held.
+        let names_key = !call.is_batch || call.wanted == Wanted::One;
         if let Some(member) = call.members.iter_mut().find(|member| member.op() == Some(op)) {
             let was_waiting = matches!(member.state, State::Waiting(_));
             member.state = match result {
@@ -197,7 +114,7 @@ impl Engine {
                 // The call itself has cancelled the attempt.
                 Err(LockError::Cancelled) => State::Free,
                 Err(error) => {
-                    let error = named(error, &member.key);
+                    let error = if names_key { named(error, &member.key) } else { error };
                     call.error = call.error.take().or_else(|| was_waiting.then(|| error.clone()));
                     State::Denied(error)
                 }
@@ -221,6 +138,9 @@ impl Engine {
 
     fn go_on_with_all(&mut self, index: OpIndex, call: &mut Call, now: Instant) {
         if call.is_under_way() {
+            return;
+        }
+        if self.ask_by_sets_instead(index, call, now) {
             return;
         }
         self.ask_for_free(index, call, KEYS_MAX, now);
@@ -255,24 +175,6 @@ impl Engine {
         self.sets.calls.insert(index, call);
     }
 
-    /// Releases what the call holds from this place on.
-    pub(super) fn give_back(&mut self, call: &mut Call, from: usize, now: Instant) {
-        for member in call.members.iter_mut().skip(from) {
-            if let Some(lease) = member.lease().filter(|_| rules::is_given_back(true)) {
-                member.state = State::Free;
-                self.sets.owners.remove(&lease);
-                self.release_key(lease, now);
-            }
-        }
-    }
-
-    /// Cancels all attempts under way. Each reports its end.
-    pub(super) fn cancel_members(&mut self, call: &Call, now: Instant) {
-        for op in call.members.iter().filter_map(Member::op) {
-            self.cancel_call(op, now);
-        }
-    }
-
     /// The caller gives the call up.
     pub(in crate::engine) fn cancel_set(&mut self, index: OpIndex, now: Instant) {
         if let Some(change) = self.sets.changes.get(&index) {
@@ -284,20 +186,6 @@ impl Engine {
         call.error = Some(LockError::Cancelled);
         self.wind_up(index, &mut call, now);
         self.sets.calls.insert(index, call);
-    }
-
-    /// The call ends without what it wants, as soon as none of its attempts is under way.
-    fn wind_up(&mut self, index: OpIndex, call: &mut Call, now: Instant) {
-        self.give_back(call, 0, now);
-        self.cancel_members(call, now);
-        if !call.is_under_way() && self.is_open(index) {
-            self.locks.finish(index, Verdict::Answered);
-        }
-    }
-
-    /// Whether the result of the call is still open.
-    fn is_open(&self, index: OpIndex) -> bool {
-        self.locks.ops.at(index).outcome == Verdict::Open
     }
 
     /// Takes the result of a call. A lease with too little validity left is given back, and the
@@ -340,18 +228,6 @@ impl Engine {
         Some(first)
     }
 
-    /// From now on the engine extends what the call holds while it waits.
-    pub(super) fn keep_all(&mut self, index: OpIndex, call: &Call, now: Instant) {
-        let op = self.locks.ops.id(index);
-        for lease in call.leases() {
-            if self.locks.keep_of(lease.slot).is_none()
-                && let Some(keep) = self.locks.keeps.open(op)
-            {
-                self.locks.begin_keeping(lease.slot, keep, self.locks.both_clocks(now));
-            }
-        }
-    }
-
     /// The time to ask again has come: for what had too little validity left, or for any slot.
     pub(in crate::engine) fn ask_again(&mut self, index: OpIndex, now: Now) {
         let Some(mut call) = self.sets.calls.remove(&index) else { return };
@@ -362,18 +238,6 @@ impl Engine {
             self.go_on(index, &mut call, now.real);
         }
         self.sets.calls.insert(index, call);
-    }
-
-    /// The call ends without what it wants; no attempt is under way.
-    pub(super) fn end_call(&mut self, index: OpIndex, call: &mut Call, now: Instant) {
-        let is_over = || LockError::Taken(self.no_ballot(Cause::Queued, now));
-        call.error = Some(call.first_error().unwrap_or_else(is_over));
-        self.wind_up(index, call, now);
-    }
-
-    fn no_ballot(&self, cause: Cause, now: Instant) -> crate::error::Ballot {
-        let none = (NodeMask::EMPTY, NodeMask::EMPTY, NodeMask::EMPTY);
-        self.locks.ballot_of(none, [cause; NODES_MAX], now)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use crate::engine::locks::batch::BatchKind;
 use crate::engine::locks::op::OpId;
 use crate::engine::locks::slot::LeaseId;
 use crate::error::{ExtendError, LockError, UnlockError, Unlocked};
@@ -30,6 +31,8 @@ pub(in crate::engine) struct Sets {
 pub(super) struct Call {
     pub(super) wanted: Wanted,
     pub(super) members: Vec<Member>,
+    /// The attempts of the last round shared one command.
+    pub(super) is_batch: bool,
     pub(super) options: LockOptions,
     /// The call ends with this error, as soon as no attempt is under way.
     pub(super) error: Option<LockError>,
@@ -91,7 +94,15 @@ impl Member {
 impl Call {
     pub(super) fn new(wanted: Wanted, keys: Vec<Key>, options: LockOptions) -> Self {
         let members = keys.into_iter().map(|key| Member { key, state: State::Free }).collect();
-        Self { wanted, members, options, error: None }
+        Self { wanted, members, is_batch: false, options, error: None }
+    }
+
+    /// How the nodes are asked by one command each.
+    pub(super) const fn batch_kind(&self) -> BatchKind {
+        match self.wanted {
+            Wanted::One => BatchKind::FirstFree,
+            Wanted::All | Wanted::AllBehindGate => BatchKind::All,
+        }
     }
 
     /// Whether single attempts are under way.

@@ -18,6 +18,7 @@
 mod call;
 mod core;
 mod lease;
+mod members;
 mod results;
 mod slots;
 

@@ -13,7 +13,7 @@ use rand::Rng;
 use super::core::{Call, Member, State, Wanted};
 use crate::engine::core::Engine;
 use crate::engine::locks::op::{OpId, Verdict};
-use crate::error::LockError;
+use crate::error::{LockError, SEVERAL_KEYS};
 use crate::key::{self, Key};
 use crate::options::{LockOptions, Share};
 use crate::rules;
@@ -22,7 +22,7 @@ use crate::time::Instant;
 
 /// For how many slots a call asks first. Where half of the slots are free, nearly every call wins one
 /// of them. It asks for all others at once if these are taken.
-pub(super) const FIRST_ASKED: usize = 8;
+const FIRST_ASKED: usize = 8;
 
 impl Engine {
     /// Begins a call for one slot of a lock, or for all.
@@ -36,6 +36,9 @@ impl Engine {
             return Err(LockError::ReservedKey);
         };
         options.share.check(name)?;
+        if options.linger_ms > 0 {
+            return Err(LockError::NoLinger { why: SEVERAL_KEYS });
+        }
         self.locks.prefix.check(&key::slot(name, count))?;
         let slots = (0..count).map(|slot| key::slot(name, slot));
         if let Share::AllSlots(_) = options.share {
@@ -75,7 +78,10 @@ impl Engine {
         if call.is_asking() {
             return;
         }
-        self.ask_for_first(index, call, usize::MAX, now);
+        if self.ask_by_sets_instead(index, call, now) {
+            return;
+        }
+        self.ask_in_batch(index, call, usize::MAX, now);
         if call.is_asking() {
             return;
         }
@@ -108,7 +114,7 @@ impl Engine {
 
     /// A writer that has the gate keeps all that it wins, and waits for all other slots at once.
     pub(super) fn go_on_behind_gate(&mut self, index: OpIndex, call: &mut Call, now: Instant) {
-        if call.is_asking() {
+        if call.is_asking() || self.ask_by_sets_instead(index, call, now) {
             return;
         }
         let has_gate = call.members.first().is_some_and(|gate| gate.lease().is_some());

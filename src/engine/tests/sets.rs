@@ -26,6 +26,15 @@ pub(super) fn serve(rig: &mut Rig, stores: &mut Stores) -> Vec<String> {
                     first_free = take_first(store, &words[3..], count.parse().unwrap());
                     first_free.as_str()
                 }
+                ["MSETEX", count, ..] => {
+                    let count: usize = count.parse().unwrap();
+                    let pairs: Vec<_> = words[2..][..2 * count].chunks(2).collect();
+                    let is_free = pairs.iter().all(|pair| !store.contains_key(pair[0]));
+                    for pair in pairs.iter().filter(|_| is_free) {
+                        store.insert(pair[0].to_owned(), pair[1].to_owned());
+                    }
+                    if is_free { ":1\r\n" } else { ":0\r\n" }
+                }
                 ["SET", key, _, "NX", ..] if store.contains_key(key) => "_\r\n",
                 ["SET", key, token, "NX", ..] => {
                     store.insert(key.to_owned(), token.to_owned());
@@ -47,7 +56,16 @@ pub(super) fn serve(rig: &mut Rig, stores: &mut Stores) -> Vec<String> {
             };
             if index == 0 {
                 let verb = if words.contains(&"IFEQ") { "EXTEND" } else { words[0] };
-                let key = if verb == "EVAL" { words[3] } else { words[1] };
+                let key = match verb {
+                    "EVAL" => words[3].to_owned(),
+                    "MSETEX" => words[2..words.len() - 3]
+                        .iter()
+                        .step_by(2)
+                        .copied()
+                        .collect::<Vec<_>>()
+                        .join(" "),
+                    _ => words[1].to_owned(),
+                };
                 asked.push(format!("{verb} {key}"));
             }
             rig.answer(index, answer);
@@ -115,7 +133,7 @@ fn won(rig: &mut Rig, stores: &mut Stores, keys: &[&str]) -> LeaseId {
 fn several_keys_are_asked_for_in_one_write_and_released_in_one() {
     let (mut rig, mut stores) = (Rig::new(3), stores(3));
     let op = rig.engine.try_lock_all(&["b", "c", "a"], &LockOptions::new(TTL), rig.now).unwrap();
-    assert_eq!(serve(&mut rig, &mut stores), ["SET a", "SET b", "SET c"]);
+    assert_eq!(serve(&mut rig, &mut stores), ["MSETEX a b c"]);
     let Some(Event::Lock { op: of, result: Ok(lease) }) = rig.engine.poll_event(rig.now) else {
         panic!("not won")
     };
@@ -154,6 +172,9 @@ fn a_call_that_waits_keeps_the_keys_before_the_denied_one_and_gives_back_the_oth
     let (mut rig, mut stores) = (Rig::new(3), stores(3));
     hold_elsewhere(&mut stores, "b");
     rig.engine.lock_all(&["a", "b", "c", "d"], &every(50 * MS), rig.now).unwrap();
+    assert_eq!(serve(&mut rig, &mut stores), ["MSETEX a b c d"]);
+    assert!(rig.engine.poll_event(rig.now).is_none());
+    // Which of the keys is held, only single SETs tell.
     assert_eq!(serve(&mut rig, &mut stores), ["SET a", "SET b", "SET c", "SET d"]);
     assert!(rig.engine.poll_event(rig.now).is_none());
     assert_eq!(serve(&mut rig, &mut stores), ["DELIFEQ c", "DELIFEQ d", "SET b"]);
@@ -345,4 +366,47 @@ fn a_set_of_one_key_is_a_plain_lock() {
     let one = won(&mut rig, &mut stores, &["a"]);
     assert_eq!(rig.engine.lease_name(one).unwrap().0, b"a", "a set of one is a plain lock");
     assert!(rig.engine.sets.is_empty());
+}
+
+#[test]
+fn nodes_that_do_not_set_several_keys_at_once_are_asked_for_each() {
+    let denied = "-NOPERM User locks has no permissions to run the 'msetex' command\r\n";
+    for refusal in [denied, "-ERR unknown command 'MSETEX'\r\n"] {
+        let (mut rig, mut stores) = (Rig::new(3), stores(3));
+        rig.engine.try_lock_all(&["a", "b"], &LockOptions::new(TTL), rig.now).unwrap();
+        rig.collect();
+        for node in 0..3 {
+            assert_eq!(rig.inbox[node][0][0], "MSETEX");
+            rig.answer(node, refusal);
+        }
+        assert!(rig.engine.poll_event(rig.now).is_none(), "it is no denial");
+        assert_eq!(serve(&mut rig, &mut stores), ["SET a", "SET b"]);
+        let lease = rig.locked();
+        rig.engine.release(lease, rig.now);
+        serve(&mut rig, &mut stores);
+        // The client does not try it again.
+        rig.engine.try_lock_all(&["a", "b"], &LockOptions::new(TTL), rig.now).unwrap();
+        assert_eq!(serve(&mut rig, &mut stores), ["SET a", "SET b"]);
+        let lease = rig.locked();
+        rig.engine.release(lease, rig.now);
+        serve(&mut rig, &mut stores);
+        assert_eq!((rig.engine.in_flight(), rig.engine.slots_in_use()), (0, 0));
+    }
+}
+
+#[test]
+fn what_a_node_may_have_set_unseen_is_deleted_key_by_key() {
+    let (mut rig, mut stores) = (Rig::new(3), stores(3));
+    rig.engine.try_lock_all(&["a", "b"], &LockOptions::new(TTL), rig.now).unwrap();
+    rig.collect();
+    rig.engine.handle_lost(NodeId::new(0).unwrap(), Cause::ConnectionLost, rig.now);
+    rig.inbox[0].clear();
+    for node in 1..3 {
+        rig.answer(node, ":0\r\n");
+    }
+    let error = rig.refused();
+    assert!(matches!(&error, LockError::Taken(ballot) if ballot.key().is_none()), "{error}");
+    serve(&mut rig, &mut stores);
+    assert_eq!(rig.engine.releases_owed(rig.now), 2, "a debt for each key");
+    assert_eq!(rig.engine.in_flight(), 0);
 }

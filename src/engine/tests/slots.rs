@@ -280,3 +280,29 @@ fn what_is_no_lock_with_slots_is_refused_before_anything_is_written() {
         while rig.engine.poll_event(rig.now).is_some() {}
     }
 }
+
+#[test]
+fn nodes_that_run_no_scripts_are_asked_for_one_slot_by_a_set() {
+    let (mut rig, mut stores) = (Rig::new(3), stores(3));
+    rig.engine.try_lock(b"n", &slots(4), rig.now).unwrap();
+    rig.collect();
+    for node in 0..3 {
+        assert_eq!(rig.inbox[node][0][0], "EVAL");
+        rig.answer(node, "-NOPERM User locks has no permissions to run the 'eval' command\r\n");
+    }
+    assert!(rig.engine.poll_event(rig.now).is_none(), "it is no denial");
+    let asked = serve(&mut rig, &mut stores);
+    assert!(matches!(asked.as_slice(), [one] if one.starts_with("SET n:slot:")), "{asked:?}");
+    let mut held = vec![rig.locked()];
+    // Where the drawn slot is taken, the call asks for all others at once.
+    for _ in 0..3 {
+        held.push(tried(&mut rig, &mut stores, &slots(4)).expect("a slot is free"));
+        assert_eq!(keys_of(&stores).len(), held.len(), "the others are given back");
+    }
+    assert!(tried(&mut rig, &mut stores, &slots(4)).unwrap_err().is_taken());
+    for lease in held {
+        rig.engine.release(lease, rig.now);
+    }
+    serve(&mut rig, &mut stores);
+    assert!(keys_of(&stores).is_empty() && is_idle(&rig));
+}

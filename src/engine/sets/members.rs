@@ -1,0 +1,195 @@
+//! The keys of a call under way: how it asks for them, waits for them and gives them back.
+
+use super::core::{Call, Member, State, Wanted};
+use crate::engine::core::Engine;
+use crate::engine::locks::op::{OpId, OpKind, Verdict};
+use crate::error::{Ballot, Cause, LockError};
+use crate::key::Key;
+use crate::options::{LockOptions, Share};
+use crate::quorum::{NODES_MAX, NodeMask};
+use crate::rules;
+use crate::slab::OpIndex;
+use crate::time::Instant;
+
+impl Engine {
+    /// Begins a call that needs `room` for operations of its own.
+    pub(super) fn open_set(
+        &mut self,
+        mut call: Call,
+        room: usize,
+        now: Instant,
+    ) -> Result<OpId, LockError> {
+        if self.locks.ops.room() <= room {
+            return Err(LockError::Full);
+        }
+        let index = self.locks.ops.open(OpKind::Set).ok_or(LockError::Full)?;
+        self.locks.ops.at_mut(index).plan.retry_as(&call.options, now);
+        self.ask_in_batch(index, &mut call, room, now);
+        if !call.is_under_way() {
+            self.locks.close_op(index);
+            return Err(call.first_error().unwrap_or(LockError::Full));
+        }
+        self.sets.calls.insert(index, call);
+        Ok(self.locks.ops.id(index))
+    }
+
+    /// Begins one attempt at each of the first `most` free keys, all at once. No attempt begins if
+    /// the call's time is over.
+    pub(super) fn ask_for_free(
+        &mut self,
+        index: OpIndex,
+        call: &mut Call,
+        most: usize,
+        now: Instant,
+    ) {
+        let ends = self.locks.ops.at(index).plan.deadline;
+        let Some(options) = call.options.clone().once().until(ends, now) else { return };
+        call.is_batch = false;
+        for member in call.members.iter_mut().filter(|member| member.is_free()).take(most) {
+            member.state = match self.begin_member(index, &member.key, &options, now) {
+                Ok(op) => State::Asked(op),
+                Err(error) => State::Denied(error),
+            };
+        }
+    }
+
+    /// As [`ask_for_free`](Self::ask_for_free), with one command per node. Where too few nodes have
+    /// it, SETs ask: for one key, if the call wants no more.
+    pub(super) fn ask_in_batch(
+        &mut self,
+        index: OpIndex,
+        call: &mut Call,
+        most: usize,
+        now: Instant,
+    ) {
+        let ends = self.locks.ops.at(index).plan.deadline;
+        let Some(options) = call.options.clone().once().until(ends, now) else { return };
+        let options = options.sharing(Share::Part);
+        let is_first = call.members.iter().all(Member::is_free);
+        let most_by_set = if is_first && call.wanted == Wanted::One { 1 } else { most };
+        let free = call.members.iter().filter(|member| member.is_free()).take(most);
+        let keys: Vec<Key> = free.map(|member| member.key.clone()).collect();
+        let begun = if keys.len() > 1 {
+            self.acquire_in_batch(call.batch_kind(), &keys, &options, now)
+        } else {
+            None
+        };
+        let Some(begun) = begun else {
+            return self.ask_for_free(index, call, most_by_set, now);
+        };
+        call.is_batch = true;
+        let free = call.members.iter_mut().filter(|member| member.is_free());
+        for (member, begun) in free.zip(begun) {
+            member.state = match begun {
+                Ok(op) => {
+                    self.sets.wholes.insert(op.op, index);
+                    State::Asked(op)
+                }
+                Err(error) => State::Denied(error),
+            };
+        }
+    }
+
+    /// A denied batch for all keys says nothing of single ones, so a call that waits asks for each by
+    /// SETs. So does any call where nodes have just turned out to lack the command. Returns whether
+    /// attempts are under way.
+    pub(super) fn ask_by_sets_instead(
+        &mut self,
+        index: OpIndex,
+        call: &mut Call,
+        now: Instant,
+    ) -> bool {
+        let wants_one = call.wanted == Wanted::One;
+        let lacks_command = self.locks.able_to_batch(call.batch_kind()).is_none();
+        let is_patient = self.locks.ops.at(index).plan.is_patient;
+        if !call.is_batch || call.is_won() || !(lacks_command || is_patient && !wants_one) {
+            return false;
+        }
+        self.give_back(call, 0, now);
+        call.forget_denials();
+        self.ask_for_free(index, call, if wants_one { 1 } else { usize::MAX }, now);
+        call.is_asking()
+    }
+
+    /// Waits for a key that was denied, with all keys that are held kept alive.
+    pub(super) fn wait_for(&mut self, index: OpIndex, call: &mut Call, place: usize, now: Instant) {
+        let ends = self.locks.ops.at(index).plan.deadline;
+        let Some(options) = call.options.clone().until(ends, now) else { return };
+        self.keep_all(index, call, now);
+        if let Some(member) = call.members.get_mut(place) {
+            member.state = match self.begin_member(index, &member.key, &options, now) {
+                Ok(op) => State::Waiting(op),
+                Err(error) => State::Denied(error),
+            };
+        }
+    }
+
+    fn begin_member(
+        &mut self,
+        index: OpIndex,
+        key: &[u8],
+        options: &LockOptions,
+        now: Instant,
+    ) -> Result<OpId, LockError> {
+        let options = options.clone().sharing(Share::Part);
+        let op = self.acquire_key(key, &options, now)?;
+        self.sets.wholes.insert(op.op, index);
+        Ok(op)
+    }
+
+    /// Releases what the call holds from this place on.
+    pub(super) fn give_back(&mut self, call: &mut Call, from: usize, now: Instant) {
+        for member in call.members.iter_mut().skip(from) {
+            if let Some(lease) = member.lease().filter(|_| rules::is_given_back(true)) {
+                member.state = State::Free;
+                self.sets.owners.remove(&lease);
+                self.release_key(lease, now);
+            }
+        }
+    }
+
+    /// Cancels all attempts under way. Each reports its end.
+    pub(super) fn cancel_members(&mut self, call: &Call, now: Instant) {
+        for op in call.members.iter().filter_map(Member::op) {
+            self.cancel_call(op, now);
+        }
+    }
+
+    /// The call ends without what it wants, as soon as none of its attempts is under way.
+    pub(super) fn wind_up(&mut self, index: OpIndex, call: &mut Call, now: Instant) {
+        self.give_back(call, 0, now);
+        self.cancel_members(call, now);
+        if !call.is_under_way() && self.is_open(index) {
+            self.locks.finish(index, Verdict::Answered);
+        }
+    }
+
+    /// Whether the result of the call is still open.
+    pub(super) fn is_open(&self, index: OpIndex) -> bool {
+        self.locks.ops.at(index).outcome == Verdict::Open
+    }
+
+    /// From now on the engine extends what the call holds while it waits.
+    pub(super) fn keep_all(&mut self, index: OpIndex, call: &Call, now: Instant) {
+        let op = self.locks.ops.id(index);
+        for lease in call.leases() {
+            if self.locks.keep_of(lease.slot).is_none()
+                && let Some(keep) = self.locks.keeps.open(op)
+            {
+                self.locks.begin_keeping(lease.slot, keep, self.locks.both_clocks(now));
+            }
+        }
+    }
+
+    /// The call ends without what it wants; no attempt is under way.
+    pub(super) fn end_call(&mut self, index: OpIndex, call: &mut Call, now: Instant) {
+        let is_over = || LockError::Taken(self.no_ballot(Cause::Queued, now));
+        call.error = Some(call.first_error().unwrap_or_else(is_over));
+        self.wind_up(index, call, now);
+    }
+
+    pub(super) fn no_ballot(&self, cause: Cause, now: Instant) -> Ballot {
+        let none = (NodeMask::EMPTY, NodeMask::EMPTY, NodeMask::EMPTY);
+        self.locks.ballot_of(none, [cause; NODES_MAX], now)
+    }
+}
