@@ -145,7 +145,7 @@ impl LockOptions {
     /// call asks for one slot by a SET, and then for all others.
     ///
     /// A call that waits announces itself to the holder of one slot, drawn at random. It also asks
-    /// for eight others after `delay` and `jitter` of its [`Retry`].
+    /// for up to eight others each 100 to 200 ms, or 16 to 32 round trips where these take longer.
     ///
     /// A slot does not [linger](Self::linger).
     #[must_use]

@@ -13,8 +13,8 @@ use crate::{Anything, Options, TTL};
 
 const NODES: usize = 5;
 /// Added to each round trip, so that the time of the processors counts for little.
-const ADDED: Duration = Duration::from_millis(2);
-const TIME: Duration = Duration::from_secs(6);
+const ADDED: Duration = Duration::from_millis(10);
+const TIME: Duration = Duration::from_secs(10);
 const SLOTS_MAX: usize = 64;
 
 /// What a caller takes.

@@ -274,7 +274,9 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`try_lock`](Self::try_lock); the votes are those of the first key that was not won.
+    /// As [`try_lock`](Self::try_lock); the votes are those of the first key that was not won. A node
+    /// that denies all keys by one command does not say which is held:
+    /// [`Ballot::key`](crate::Ballot::key) is then `None`.
     /// [`LockError::InvalidKeys`] for no key, more than 64, or a key that is there twice.
     /// [`LockError::Full`] if `in_flight_max` leaves no room for one operation per key and one more.
     pub fn try_lock_all<K: AsRef<[u8]>>(

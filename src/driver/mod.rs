@@ -157,8 +157,9 @@ impl Driver {
     /// Its [`Outcome::Lock`] follows, with one lease for all of them. The lease ends with the first
     /// of its keys to end; extension, keep-alive, unlock and drop concern all.
     ///
-    /// It costs one write per node, with one SET per key. Votes are counted per key, so several keys
-    /// and single keys exclude each other, whatever client takes them.
+    /// It costs one write per node: `MSETEX` where all nodes have it (Redis 8.4, Valkey 9.1), and
+    /// otherwise one SET per key. Votes are counted per key, so several keys and single keys exclude
+    /// each other, whatever client takes them.
     ///
     /// # Errors
     ///

@@ -25,7 +25,7 @@ fn line_of(title: &str) -> Vec<&'static str> {
 /// The line for a server that runs its best commands.
 fn native_line(kind: Kind) -> Vec<&'static str> {
     line_of(match kind {
-        Kind::Valkey91 => "Valkey 9.0 and later",
+        Kind::Valkey91 => "Valkey 9.1 and later, and Valkey 9.0 without `+msetex`",
         Kind::Redis86 => "Redis 8.4 and later",
         Kind::Valkey81 => "Valkey 8.1",
         Kind::Redis70 | Kind::Redis80 => "Redis 7.0 to 8.2",
@@ -179,6 +179,12 @@ fn see(cluster: &Cluster) -> Seen {
             cluster.node(0).command(&["DEL", "lock:other"]);
         }
     }
+    let node = cluster.node(0);
+    node.command(&["CONFIG", "RESETSTAT"]);
+    drop(client.try_lock_all(["lock:a", "lock:b"], TTL).wait());
+    let stats = node.command(&["INFO", "commandstats"]);
+    let at_once = String::from_utf8_lossy(&stats).contains("cmdstat_msetex:calls=1,");
+    say("several at once", at_once.to_string());
     wait_released(&client, ms(100));
     say("left", may_leave(cluster).to_string());
     say("denied", denied(&client).remove(0));

@@ -17,8 +17,9 @@ impl Engine {
     /// Begins one attempt at the locks of all `keys`, in any order: all are won, or none. The event
     /// is that of [`try_lock`](Self::try_lock). The lease ends with the first of its keys to end.
     ///
-    /// It costs one write per node, with one SET per key. Votes are counted per key, so sets and
-    /// single keys of any client exclude each other.
+    /// It costs one write per node: `MSETEX` where all nodes have it, and otherwise one SET per key.
+    /// Votes are counted per key, so sets and single keys of any client exclude each other. Where a
+    /// node turns out to lack the command, the call takes a second round.
     ///
     /// # Errors
     ///

@@ -13,6 +13,8 @@ use rand::Rng;
 use super::core::{Call, Member, State, Wanted};
 use crate::engine::core::Engine;
 use crate::engine::locks::op::{OpId, Verdict};
+use crate::engine::locks::timers::Timer;
+use crate::engine::wait::safety_poll;
 use crate::error::{LockError, SEVERAL_KEYS};
 use crate::key::{self, Key};
 use crate::options::{LockOptions, Share};
@@ -92,9 +94,22 @@ impl Engine {
             self.wait_for(index, call, drawn, now);
         }
         if call.is_under_way() {
-            let _goes_on = self.plan_retry(index, now);
+            self.plan_poll(index, now);
         } else {
             self.end_call(index, call, now);
+        }
+    }
+
+    /// Plans when a call that waits for one slot asks for others.
+    fn plan_poll(&mut self, index: OpIndex, now: Instant) {
+        if !self.locks.ops.at(index).plan.wakes {
+            let _goes_on = self.plan_retry(index, now);
+            return;
+        }
+        let poll = safety_poll(self.locks.round_trip());
+        let at = now + poll.mul_f64(1.0 + self.locks.random_share());
+        if at < self.locks.ops.at(index).plan.deadline {
+            self.locks.set_timer(index, Timer::Retry, at);
         }
     }
 

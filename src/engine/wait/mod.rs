@@ -51,6 +51,7 @@ pub(super) use message::{
     token_of, waiter_id,
 };
 pub(super) use outside::{Action, HolderAnswer, Input, Meant, Reach, Text, View, WaitCall};
+pub(super) use state::safety_poll;
 
 use self::core::WaitQueue;
 use list::{Entry, List, Receipt};

@@ -7,7 +7,12 @@ use super::outside::{Actions, View};
 use crate::time::Instant;
 
 /// The safety poll comes after this, and up to as long again.
-pub(super) const POLL: Duration = Duration::from_millis(100);
+const POLL: Duration = Duration::from_millis(100);
+
+/// The time to the safety poll, at the least, where a request takes `trip` to be answered.
+pub(in crate::engine) fn safety_poll(trip: Duration) -> Duration {
+    POLL.max(trip * POLL_TRIPS)
+}
 
 /// When a call that queued behind another call polls first, if it saw no holder of the key. Two
 /// calls that wait for each other find out this way. Each call before it adds [`POLL_A_TURN`].
@@ -16,7 +21,7 @@ pub(super) const POLL_A_TURN: Duration = Duration::from_millis(2);
 
 /// The same in round trips, where these take longer than the times above: a message under way must
 /// have had the time to come.
-pub(super) const POLL_TRIPS: u32 = 16;
+const POLL_TRIPS: u32 = 16;
 pub(super) const FIRST_POLL_TRIPS: u32 = 4;
 pub(super) const POLL_A_TURN_TRIPS: u32 = 2;
 

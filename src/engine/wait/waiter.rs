@@ -9,8 +9,8 @@ use super::list::{Carried, Entry};
 use super::message::{Listed, MessageKind, RawToken, WaiterId, token_of, wait_ms, waited_us};
 use super::outside::{Action, Text, View, WaitCall};
 use super::state::{
-    CHANGES_MAX, Early, KnownHolder, NODE_PACE, PAUSE, PAUSE_PARTS, POLL, POLL_TRIPS, Question,
-    RENEW_MAX, Scene, TRIES_IN_ROW, TURNED_MAX, TURNS_IN_VAIN, WaitState,
+    CHANGES_MAX, Early, KnownHolder, NODE_PACE, PAUSE, PAUSE_PARTS, Question, RENEW_MAX, Scene,
+    TRIES_IN_ROW, TURNED_MAX, TURNS_IN_VAIN, WaitState, safety_poll,
 };
 use super::wakes::Successor;
 use crate::client_name::ClientId;
@@ -281,7 +281,7 @@ impl Waiter {
 
     /// When the safety poll comes, at the soonest.
     pub(super) fn poll_after(&self, scene: &Scene<'_, '_>) -> Duration {
-        let poll = POLL.max(scene.view.round_trip * POLL_TRIPS);
+        let poll = safety_poll(scene.view.round_trip);
         if self.has_offer { poll.min(RENEW_MAX) } else { poll }
     }
 
