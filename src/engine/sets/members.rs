@@ -24,7 +24,11 @@ impl Engine {
         }
         let index = self.locks.ops.open(OpKind::Set).ok_or(LockError::Full)?;
         self.locks.ops.at_mut(index).plan.retry_as(&call.options, now);
-        self.ask_in_batch(index, &mut call, room, now);
+        if call.wanted == Wanted::AllBehindGate && self.locks.ops.at(index).plan.is_patient {
+            self.ask_for_gate(index, &mut call, now);
+        } else {
+            self.ask_in_batch(index, &mut call, room, now);
+        }
         if !call.is_under_way() {
             self.locks.close_op(index);
             return Err(call.first_error().unwrap_or(LockError::Full));
@@ -90,6 +94,23 @@ impl Engine {
         }
     }
 
+    /// Begins one attempt at the gate, and waits for all slots at once. A writer whose attempt is
+    /// denied gives up the slots.
+    fn ask_for_gate(&mut self, index: OpIndex, call: &mut Call, now: Instant) {
+        self.ask_for_free(index, call, 1, now);
+        self.wait_for_rest(index, call, now);
+    }
+
+    /// Waits for all keys that the call neither holds nor asks for.
+    pub(super) fn wait_for_rest(&mut self, index: OpIndex, call: &mut Call, now: Instant) {
+        self.keep_all(index, call, now);
+        for place in 0..call.members.len() {
+            if call.members.get(place).is_some_and(|it| it.is_denied() || it.is_free()) {
+                self.wait_for(index, call, place, now);
+            }
+        }
+    }
+
     /// A denied batch for all keys says nothing of single ones, so a call that waits asks for each by
     /// SETs. So does any call where nodes have just turned out to lack the command. Returns whether
     /// attempts are under way.
@@ -111,7 +132,7 @@ impl Engine {
         call.is_asking()
     }
 
-    /// Waits for a key that was denied, with all keys that are held kept alive.
+    /// Waits for a key, with all keys that are held kept alive.
     pub(super) fn wait_for(&mut self, index: OpIndex, call: &mut Call, place: usize, now: Instant) {
         let ends = self.locks.ops.at(index).plan.deadline;
         let Some(options) = call.options.clone().until(ends, now) else { return };

@@ -136,20 +136,11 @@ impl Engine {
         if !has_gate {
             return self.go_back_to_gate(index, call, now);
         }
-        self.ask_for_free(index, call, usize::MAX, now);
-        if call.is_asking() {
-            return;
-        }
         if call.is_won() {
             return self.locks.finish(index, Verdict::Won);
         }
         if call.may_wait() && self.locks.ops.at(index).plan.is_patient {
-            self.keep_all(index, call, now);
-            for place in 0..call.members.len() {
-                if call.members.get(place).is_some_and(Member::is_denied) {
-                    self.wait_for(index, call, place, now);
-                }
-            }
+            self.wait_for_rest(index, call, now);
         }
         if call.members.iter().any(|member| member.is_denied() || member.is_free()) {
             self.end_call(index, call, now);

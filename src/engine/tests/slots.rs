@@ -117,7 +117,8 @@ fn a_call_that_wins_two_slots_at_once_keeps_one() {
     let (mut rig, mut stores) = (Rig::new(3), stores(3));
     let all = (0..4).map(|slot| format!("n:slot:{slot}")).collect::<Vec<_>>();
     all.iter().for_each(|slot| hold_elsewhere(&mut stores, slot));
-    rig.engine.lock(b"n", &every(50 * MS).slots(4), rig.now).unwrap();
+    let options = every(50 * MS).direct_wake(false).slots(4);
+    rig.engine.lock(b"n", &options, rig.now).unwrap();
     assert!(run(&mut rig, &mut stores, 10 * MS).is_empty());
     // The slot that is waited for and others are asked for before any node answers.
     let is_written = |rig: &Rig, verb: &str| rig.inbox[0].iter().any(|words| words[0] == verb);
