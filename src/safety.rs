@@ -15,7 +15,8 @@
 //! grants; neither the holder's clock nor its word enters the argument.
 //!
 //! Several keys under one lease need no argument of their own. Each is held as above, with its own
-//! token, quorum, `t0` and fence, and the lease ends with the first of them to end.
+//! token, quorum, `t0` and fence, and the lease ends with the first of them to end. Where one command
+//! asks a node for all of them, its answer is a vote for each.
 //!
 //! Nor do locks with slots. Each slot is a key of its own, so it has at most one holder. A node that
 //! takes the first free slot for a call grants that key and no other. The call holds a slot once a

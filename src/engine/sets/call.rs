@@ -153,6 +153,7 @@ impl Engine {
         };
         if call.may_wait() && self.locks.ops.at(index).plan.is_patient {
             self.give_back(call, rules::keys_kept(first), now);
+            self.keep_all(index, call, now);
             self.wait_for(index, call, first, now);
             call.forget_denials();
         }

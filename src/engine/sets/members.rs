@@ -101,7 +101,7 @@ impl Engine {
         self.wait_for_rest(index, call, now);
     }
 
-    /// Waits for all keys that the call neither holds nor asks for.
+    /// Waits for all keys that the call neither holds nor asks for, and keeps those that it holds.
     pub(super) fn wait_for_rest(&mut self, index: OpIndex, call: &mut Call, now: Instant) {
         self.keep_all(index, call, now);
         for place in 0..call.members.len() {
@@ -132,11 +132,10 @@ impl Engine {
         call.is_asking()
     }
 
-    /// Waits for a key, with all keys that are held kept alive.
+    /// Waits for a key.
     pub(super) fn wait_for(&mut self, index: OpIndex, call: &mut Call, place: usize, now: Instant) {
         let ends = self.locks.ops.at(index).plan.deadline;
         let Some(options) = call.options.clone().until(ends, now) else { return };
-        self.keep_all(index, call, now);
         if let Some(member) = call.members.get_mut(place) {
             member.state = match self.begin_member(index, &member.key, &options, now) {
                 Ok(op) => State::Waiting(op),
@@ -202,7 +201,7 @@ impl Engine {
         }
     }
 
-    /// The call ends without what it wants; no attempt is under way.
+    /// The call ends without what it wants, for the reason of its first denied key.
     pub(super) fn end_call(&mut self, index: OpIndex, call: &mut Call, now: Instant) {
         let is_over = || LockError::Taken(self.no_ballot(Cause::Queued, now));
         call.error = Some(call.first_error().unwrap_or_else(is_over));

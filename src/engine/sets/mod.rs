@@ -1,4 +1,4 @@
-//! Several keys under one lease.
+//! Several keys under one lease, and locks with several slots.
 //!
 //! A set is no lock of its own. Each of its keys is an ordinary attempt with its own token, and then
 //! an ordinary lease, in its own slot. So exclusion, ownership, debts and fences are those of single
@@ -10,8 +10,9 @@
 //!
 //! # Invariants
 //!
-//! - A call waits for one key, and then holds only keys before it in the order of bytes. All clients
-//!   share that order, so no calls wait for each other in a circle.
+//! - A call for several keys waits for one, and then holds only keys before it in the order of bytes.
+//!   All clients share that order, so no calls wait for each other in a circle. [`slots`] says the
+//!   same of locks with slots.
 //! - A set ends with the first of its keys to end, and is judged by that key at the hand-over.
 //! - A lease of a set goes by the id of its first lease. No caller knows the ids of the others.
 
