@@ -80,6 +80,12 @@ impl Share {
         if name.is_empty() { Err(LockError::InvalidKey { len: 0 }) } else { Ok(()) }
     }
 
+    /// Whether the lock that the call wants has this slot.
+    pub(crate) fn has(self, slot: Option<usize>) -> bool {
+        let Self::Slot(slots) = self else { return true };
+        slot.is_some_and(|slot| slot < usize::from(slots))
+    }
+
     /// The name of the lock in the key of a slot or a gate; another key itself.
     pub(crate) fn name(self, key: &[u8]) -> &[u8] {
         let name = match self {

@@ -27,7 +27,7 @@ impl Table {
             return Err(LockError::Closed);
         }
         let call = self.calls.open(CallKind::Lock).ok_or(LockError::Full)?;
-        let Some(queue) = self.queues.enter_for(key, options.share) else {
+        let Some(queue) = self.queues.enter_for(key, options.share, now) else {
             self.calls.close(call);
             return Err(LockError::Full);
         };

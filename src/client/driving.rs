@@ -85,7 +85,8 @@ impl Table {
         }
         if let CallResult::Lock(Ok(lease)) | CallResult::Adopt(Ok(lease)) = reply {
             self.queues.won(queue, lease, &self.calls.at(call).options);
-            if self.queues.at(queue).first.is_some() {
+            let here = self.queues.at(queue);
+            if here.first.is_some() || here.slots > 0 {
                 // The calls behind wait for the end of this lease.
                 self.next_due = self.next_due.min(lease.deadline());
             }
@@ -127,7 +128,8 @@ impl Table {
             let Some(holder) = &mut queue.holder else { continue };
             // The holder may have extended or lost the lease meanwhile.
             holder.valid_until = engine.deadline(holder.id).unwrap_or_default();
-            if queue.first.is_none() {
+            // Where a slot is over, a call that waits for another slot of the lock may compete.
+            if queue.first.is_none() && queue.slots == 0 {
                 continue;
             }
             if holder.valid_until > now {
@@ -135,6 +137,7 @@ impl Table {
             } else {
                 queue.holder = None;
                 self.advance(index);
+                self.queues.free_if_unused(index);
             }
         }
         self.next_due = next_due;

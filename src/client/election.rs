@@ -11,7 +11,7 @@ use super::guard::{self, Guard};
 use super::request::{self, CallRequest, LockRequest};
 use crate::error::LockError;
 use crate::leader::{Led, Sighting};
-use crate::options::LockOptions;
+use crate::options::{LockOptions, Share};
 use crate::query::Query;
 
 impl Client {
@@ -29,13 +29,18 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock).
+    /// As [`lock`](Self::lock). [`LockError::InvalidKeys`] for a lock with slots.
     pub fn campaign(
         &self,
         name: impl AsRef<[u8]>,
         options: impl Into<LockOptions>,
     ) -> Call<'static, Result<Guard, LockError>> {
         let options = options.into().campaigning(self.owner.inner.rules.retry);
+        if options.share != Share::Whole {
+            let error = LockError::InvalidKeys { why: "a leader holds a whole lock" };
+            return self
+                .call(CallRequest::Ended(Some(CallResult::Lock(Err(error)))), guard::locked);
+        }
         self.call(CallRequest::Lock(LockRequest::new(name.as_ref(), options)), guard::locked)
     }
 

@@ -49,7 +49,8 @@ impl Table {
         }
         let wanted = &self.calls.at(next).options;
         let is_short = lease.remaining_at(now()) < self.rules.validity_wanted(wanted);
-        if !Rules::suits(holder, wanted) || rules::is_too_short_to_hand_on(is_short) {
+        let is_beyond = !wanted.share.has(lease.slot());
+        if is_beyond || !Rules::suits(holder, wanted) || rules::is_too_short_to_hand_on(is_short) {
             return Err(lease);
         }
         holder.turns += 1;

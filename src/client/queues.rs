@@ -55,7 +55,7 @@ pub(super) struct KeyQueue {
     /// Calls that name this queue and have not ended.
     refs: u32,
     /// How many slots the lock has; zero if it has none.
-    slots: u8,
+    pub(super) slots: u8,
     /// The queue is in the index of keys.
     is_named: bool,
 }
@@ -71,21 +71,34 @@ impl Queues {
     /// The queue of `key`; one more call names it from now on. `None` if no index could name
     /// another queue.
     pub(super) fn enter(&mut self, key: &[u8]) -> Option<QueueIndex> {
+        // A slot that is taken over may be wanted by calls for any slot of its lock.
+        let slots = key::slot_of(key).map_or(0, |_| SLOTS_MAX);
+        self.enter_with(key, slots)
+    }
+
+    fn enter_with(&mut self, key: &[u8], slots: u8) -> Option<QueueIndex> {
         if let Some(&index) = self.by_key.get(key) {
-            self.at_mut(index).refs += 1;
+            let queue = self.at_mut(index);
+            queue.refs += 1;
+            queue.slots = queue.slots.max(slots);
             return Some(index);
         }
         let index = self.queues.take(KeyQueue::empty)?;
         let queue = self.at_mut(index);
         key::replace(&mut queue.key, key);
-        (queue.refs, queue.slots, queue.is_named) = (1, 0, true);
+        (queue.refs, queue.slots, queue.is_named) = (1, slots, true);
         self.by_key.insert(Key::from_slice(key), index);
         Some(index)
     }
 
     /// The queue of a call for the lock `name`. Of a lock with slots each slot has a queue, though a
     /// call of that queue may win another slot. The call enters the shortest.
-    pub(super) fn enter_for(&mut self, name: &[u8], share: Share) -> Option<QueueIndex> {
+    pub(super) fn enter_for(
+        &mut self,
+        name: &[u8],
+        share: Share,
+        now: Instant,
+    ) -> Option<QueueIndex> {
         let slots = match share {
             Share::Whole | Share::Part => return self.enter(name),
             Share::AllSlots(_) => return self.enter(&key::gate(name)),
@@ -93,12 +106,11 @@ impl Queues {
         };
         let len = |key: &Key| {
             let queue = self.by_key.get(key).map(|index| self.at(*index));
-            queue.map_or(0, |queue| queue.refs.saturating_add(queue.holder.is_some().into()))
+            let is_held = |queue: &KeyQueue| queue.holder.is_some_and(|it| it.valid_until > now);
+            queue.map_or(0, |queue| queue.refs.saturating_add(is_held(queue).into()))
         };
         let key = (0..slots).map(|slot| key::slot(name, slot)).min_by_key(len)?;
-        let index = self.enter(&key)?;
-        self.at_mut(index).slots = slots;
-        Some(index)
+        self.enter_with(&key, slots)
     }
 
     /// If no call waits in the queue of a slot, the first of another slot's longest queue does so.

@@ -159,16 +159,14 @@ impl Table {
 
     /// The first call of the queue competes, if the key has neither holder nor competitor.
     pub(super) fn advance(&mut self, index: QueueIndex) {
+        let queue = self.queues.at(index);
+        // `close` ends the waiting calls.
+        if self.is_closed || queue.holder.is_some() || queue.competitor.is_some() {
+            return;
+        }
         self.queues.pull(index, &mut self.calls);
         let queue = self.queues.at_mut(index);
         let Some(next) = queue.first else { return };
-        // `close` ends the waiting calls.
-        if self.is_closed {
-            return;
-        }
-        if queue.holder.is_some() || queue.competitor.is_some() {
-            return;
-        }
         queue.competitor = Some(next);
         self.queues.unlink(index, next, &mut self.calls);
         self.counting.queues(false);

@@ -48,7 +48,7 @@ impl Engine {
         self.waiting.queues().filter_map(|slot_index| {
             let slot = self.locks.slots.get(slot_index)?;
             let lease = self.locks.slots.lease_id(slot_index);
-            (slot.state() == TokenState::Held)
+            (slot.state() == TokenState::Held && self.sets.is_alone(lease))
                 .then(|| (lease, self.locks.prefix.plain_key(slot.key.as_slice())))
         })
     }
@@ -71,6 +71,7 @@ impl Engine {
             deadline: op.plan.deadline,
             delay: op.plan.delay,
             jitter: op.plan.jitter,
+            since: op.plan.since,
         }
     }
 

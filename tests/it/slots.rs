@@ -81,6 +81,55 @@ fn callers_of_one_client_that_wait_get_whichever_slot_is_free_first() {
 }
 
 #[test]
+fn a_slot_whose_holder_is_over_or_was_adopted_is_found_by_a_call_that_waits_for_another() {
+    let (nodes, client) = embedded(|config| config);
+    let other = Client::connect(fresh_config(nodes.urls())).unwrap();
+    let options = || patient(TTL).slots(2);
+    let first = client.lock("n", options()).wait().unwrap();
+    // A holder that hangs: its guard never comes back.
+    std::mem::forget(client.lock("n", patient(ms(200)).slots(2)).wait().unwrap());
+    drop(client.lock("n", options()).wait().expect("the slot is free after 200 ms"));
+    let mut given = other.lock("n", options()).wait().unwrap();
+    let key = given.key().to_vec();
+    let token = given.detach().wait().unwrap();
+    let adopted = client.adopt(&key, token.as_bytes(), TTL).wait().unwrap();
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| client.lock("n", options()).wait());
+        assert!(eventually(PATIENCE, || in_use(&client).0 == 1), "{client:?}");
+        drop(adopted);
+        drop(waits.join().unwrap().expect("the slot that was adopted"));
+    });
+    drop(first);
+    is_clean(&nodes, &client);
+}
+
+#[test]
+fn a_call_gets_no_slot_beyond_its_own_number() {
+    let (nodes, client) = embedded(|config| config);
+    let other = Client::connect(fresh_config(nodes.urls())).unwrap();
+    let take = |client: &Client, slots| client.lock("n", patient(TTL).slots(slots)).wait().unwrap();
+    let mut low = vec![take(&other, 2), take(&other, 2)];
+    let high = [take(&client, 5), take(&client, 5)];
+    assert!(high.iter().all(|guard| guard.slot() > Some(1)));
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| take(&client, 2).slot());
+        assert!(eventually(PATIENCE, || in_use(&client).0 == 1), "{client:?}");
+        drop(high);
+        drop(low.pop());
+        assert!(waits.join().unwrap() < Some(2));
+    });
+    drop(low);
+    is_clean(&nodes, &client);
+}
+
+#[test]
+fn no_leader_holds_a_slot() {
+    let (_nodes, client) = embedded(|config| config);
+    let error = client.campaign("n", LockOptions::new(TTL).slots(2)).wait().unwrap_err();
+    assert!(error.to_string().contains("a leader holds a whole lock"), "{error}");
+}
+
+#[test]
 fn a_call_for_a_slot_that_is_dropped_or_over_leaves_nothing_behind() {
     let (nodes, client) = embedded(|config| config);
     let other = Client::connect(fresh_config(nodes.urls())).unwrap();

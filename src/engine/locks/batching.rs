@@ -132,7 +132,7 @@ impl Locks {
             (BatchKind::All, Cause::NoPermission | Cause::Unsupported) => {
                 self.nodes.leave_several(id);
             }
-            (BatchKind::FirstFree, Cause::NoPermission | Cause::KeyDenied | Cause::Unsupported) => {
+            (BatchKind::FirstFree, Cause::NoPermission | Cause::Unsupported) => {
                 self.nodes.script_refused(id, answer, now);
             }
             (BatchKind::All | BatchKind::FirstFree, cause) => {

@@ -235,6 +235,7 @@ impl Engine {
         let Some(mut call) = self.sets.calls.remove(&index) else { return };
         if call.error.is_none() && self.is_open(index) {
             if call.wanted == Wanted::One {
+                call.is_polling = call.is_under_way();
                 self.ask_for_some(&mut call);
             }
             self.go_on(index, &mut call, now.real);

@@ -33,6 +33,10 @@ pub(super) struct Call {
     pub(super) members: Vec<Member>,
     /// The attempts of the last round shared one command.
     pub(super) is_batch: bool,
+    /// The call for a slot has asked again because nodes named different slots.
+    pub(super) has_repeated: bool,
+    /// The call waits for a slot, and asks for others.
+    pub(super) is_polling: bool,
     pub(super) options: LockOptions,
     /// The call ends with this error, as soon as no attempt is under way.
     pub(super) error: Option<LockError>,
@@ -94,7 +98,15 @@ impl Member {
 impl Call {
     pub(super) fn new(wanted: Wanted, keys: Vec<Key>, options: LockOptions) -> Self {
         let members = keys.into_iter().map(|key| Member { key, state: State::Free }).collect();
-        Self { wanted, members, is_batch: false, options, error: None }
+        Self {
+            wanted,
+            members,
+            is_batch: false,
+            has_repeated: false,
+            is_polling: false,
+            options,
+            error: None,
+        }
     }
 
     /// How the nodes are asked by one command each.
@@ -195,6 +207,15 @@ impl Sets {
         match self.owners.get(&lease) {
             Some(Owner::Held(first)) => *first,
             Some(Owner::Call(_)) | None => lease,
+        }
+    }
+
+    /// Whether a caller holds this lease, and no other with it.
+    pub(in crate::engine) fn is_alone(&self, lease: LeaseId) -> bool {
+        match self.owners.get(&lease) {
+            Some(Owner::Held(first)) => self.leases(*first).len() == 1,
+            Some(Owner::Call(_)) => false,
+            None => true,
         }
     }
 

@@ -23,7 +23,9 @@ impl Engine {
             return Err(LockError::Full);
         }
         let index = self.locks.ops.open(OpKind::Set).ok_or(LockError::Full)?;
-        self.locks.ops.at_mut(index).plan.retry_as(&call.options, now);
+        let plan = &mut self.locks.ops.at_mut(index).plan;
+        plan.retry_as(&call.options, now);
+        plan.since = Some(now);
         if call.wanted == Wanted::AllBehindGate && self.locks.ops.at(index).plan.is_patient {
             self.ask_for_gate(index, &mut call, now);
         } else {
@@ -138,7 +140,12 @@ impl Engine {
         let Some(options) = call.options.clone().until(ends, now) else { return };
         if let Some(member) = call.members.get_mut(place) {
             member.state = match self.begin_member(index, &member.key, &options, now) {
-                Ok(op) => State::Waiting(op),
+                Ok(op) => {
+                    // Holders serve the call that has waited longest.
+                    let since = self.locks.ops.at(index).plan.since;
+                    self.locks.ops.at_mut(op.op).plan.since = since;
+                    State::Waiting(op)
+                }
                 Err(error) => State::Denied(error),
             };
         }

@@ -15,7 +15,7 @@ use crate::engine::core::Engine;
 use crate::engine::locks::op::{OpId, Verdict};
 use crate::engine::locks::timers::Timer;
 use crate::engine::wait::safety_poll;
-use crate::error::{LockError, SEVERAL_KEYS};
+use crate::error::{Cause, LockError, SEVERAL_KEYS};
 use crate::key::{self, Key};
 use crate::options::{LockOptions, Share};
 use crate::rules;
@@ -87,16 +87,49 @@ impl Engine {
         if call.is_asking() {
             return;
         }
+        if self.repeat_if_split(index, call, now) {
+            return;
+        }
+        if std::mem::take(&mut call.is_polling) {
+            self.change_lines(call, now);
+        }
         let is_waiting = call.is_under_way();
         if !is_waiting && call.may_wait() && self.locks.ops.at(index).plan.is_patient {
-            let drawn = call.members.iter().position(Member::is_split);
-            let drawn = drawn.unwrap_or_else(|| self.draw_member(call));
+            let drawn = self.draw_member(call);
             self.wait_for(index, call, drawn, now);
         }
         if call.is_under_way() {
             self.plan_poll(index, now);
         } else {
             self.end_call(index, call, now);
+        }
+    }
+
+    /// Each node takes the first slot that is free there. Where holders lack some nodes, these name
+    /// different slots, and none wins. So the call asks once more, in another order.
+    fn repeat_if_split(&mut self, index: OpIndex, call: &mut Call, now: Instant) -> bool {
+        let is_split = call.members.iter().any(Member::is_split);
+        if !is_split || call.has_repeated || call.is_under_way() {
+            return false;
+        }
+        call.has_repeated = true;
+        let drawn = self.draw_member(call);
+        call.members.rotate_left(drawn);
+        call.forget_denials();
+        self.ask_in_batch(index, call, usize::MAX, now);
+        call.is_asking()
+    }
+
+    /// The call has waited for long in one line, and no slot is free. It leaves that line, and will
+    /// stand in another, where it may have waited longest.
+    fn change_lines(&mut self, call: &mut Call, now: Instant) {
+        let waits = |member: &&mut Member| matches!(member.state, State::Waiting(_));
+        let Some(member) = call.members.iter_mut().find(waits) else { return };
+        let Some(op) = member.op() else { return };
+        // A slot that was won just now is reported next.
+        if self.locks.ops.at(op.op).outcome == Verdict::Open {
+            member.state = State::Denied(LockError::Taken(self.no_ballot(Cause::Queued, now)));
+            self.cancel_call(op, now);
         }
     }
 

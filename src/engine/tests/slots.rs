@@ -307,3 +307,19 @@ fn nodes_that_run_no_scripts_are_asked_for_one_slot_by_a_set() {
     serve(&mut rig, &mut stores);
     assert!(keys_of(&stores).is_empty() && is_idle(&rig));
 }
+
+#[test]
+fn slots_whose_holders_lack_some_nodes_do_not_hide_those_that_are_free() {
+    let (mut rig, mut stores) = (Rig::new(3), stores(3));
+    // Each of two slots is held by a bare quorum, so that two nodes take another of them for free.
+    for (node, slot) in [(0, 0), (2, 0), (0, 1), (1, 1)] {
+        stores[node].insert(format!("n:slot:{slot}"), "of another client".to_owned());
+    }
+    for _ in 0..30 {
+        let lease = tried(&mut rig, &mut stores, &slots(4)).expect("two slots are free");
+        assert!(["n:slot:2", "n:slot:3"].contains(&key_of(&rig, lease).as_str()));
+        rig.engine.release(lease, rig.now);
+        serve(&mut rig, &mut stores);
+    }
+    assert!(is_idle(&rig));
+}
