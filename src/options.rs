@@ -146,12 +146,14 @@ impl LockOptions {
     ///
     /// The call asks each node for the first free one of up to eight slots, beginning with the slot
     /// that this client left last, or with one drawn at random. If all are taken, it asks for all
-    /// others. So it costs one round trip while half of the slots are free, and at most two. The nodes
-    /// must run scripts (EVAL). Where they do not, or for a lock with a [fence](Self::fenced), the
-    /// call asks for one slot by a SET, and then for all others.
+    /// others. So it costs one round trip while half of the slots are free, and two or three where
+    /// nodes name different slots. A node that answers after the quorum gets a delete for each slot
+    /// that the call did not win. The nodes must run scripts (EVAL). Where they do not, or for a lock
+    /// with a [fence](Self::fenced), the call asks for one slot by a SET, and then for all others.
     ///
     /// A call that waits announces itself to the holder of one slot, drawn at random. It also asks
-    /// for up to eight others each 100 to 200 ms, or 16 to 32 round trips where these take longer.
+    /// for up to eight others each 100 to 200 ms, or 16 to 32 round trips where these take longer. If
+    /// none is free, it leaves its line for that of another slot.
     ///
     /// A slot does not [linger](Self::linger).
     #[must_use]

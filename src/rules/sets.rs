@@ -33,5 +33,5 @@ rules! { SETS:
     /// A writer gives back its slots from this place on while it waits for the gate.
     fn slots_kept_without_gate() -> usize { 0 }
     /// It keeps them.
-    SlotsKeptWithoutGate => Starved { usize::MAX }
+    SlotsKeptWithoutGate => ByTest { usize::MAX }
 }

@@ -340,10 +340,12 @@ fn a_command_that_ended_by_itself_while_run_stood_still_is_said_to() {
     let nodes = five();
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("end");
-    let script = format!("while [ ! -e '{}' ]; do sleep 0.02; done; exit 3", file.display());
+    let file_name = file.display();
+    let script = format!("echo up; while [ ! -e '{file_name}' ]; do sleep 0.02; done; exit 3");
     // A busy machine may run the command late: it ends long before the watchdog kills it.
-    let running = run(&nodes, &["--ttl", "3s"], &["--", "sh", "-c", &script]);
-    assert!(eventually(PATIENCE, || verdict(&nodes) == "held"));
+    let mut running = run(&nodes, &["--ttl", "3s"], &["--", "sh", "-c", &script]);
+    // The lock is held before the command begins.
+    assert_eq!(running.line(), "up");
     running.signal("STOP");
     std::fs::write(&file, "").unwrap();
     assert!(eventually(PATIENCE, || verdict(&nodes) == "free"));

@@ -30,6 +30,7 @@ use super::releasing::{
 };
 use super::sets::the_loss_of_one_key_is_the_loss_of_the_set_and_is_told_once;
 use super::siblings::a_word_of_an_earlier_call_strikes_no_later_one_off;
+use super::slots::a_writer_that_loses_its_gate_while_it_waits_begins_again;
 use super::transfers::{
     a_client_that_reads_no_more_leaves_the_channel_and_deletes_what_came,
     a_lock_is_free_for_a_moment_after_so_many_transfers,
@@ -119,6 +120,8 @@ const TESTS: &[(Mutant, fn())] = &[
     ),
     // The keys of a set are mostly lost together.
     (Mutant::LossOfOneKeyIgnored, the_loss_of_one_key_is_the_loss_of_the_set_and_is_told_once),
+    // The gate must be lost while the writer waits for a reader.
+    (Mutant::SlotsKeptWithoutGate, a_writer_that_loses_its_gate_while_it_waits_begins_again),
     // Debts are not paid out of a lease: it needs a delete that is on its way.
     (Mutant::DeletedTransferCounts, where_a_connection_ended_the_token_is_deleted_and_has_no_vote),
     // It needs a client that stands still between its question and the offer, while two nodes run

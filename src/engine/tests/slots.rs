@@ -235,7 +235,7 @@ fn a_writer_without_the_gate_keeps_no_slot() {
 }
 
 #[test]
-fn a_writer_that_loses_its_gate_while_it_waits_begins_again() {
+pub(super) fn a_writer_that_loses_its_gate_while_it_waits_begins_again() {
     let (mut rig, mut stores) = (Rig::new(3), stores(3));
     hold_elsewhere(&mut stores, "n:slot:1");
     rig.engine.lock(b"n", &every(50 * MS).write(3), rig.now).unwrap();
