@@ -172,9 +172,9 @@ impl LockOptions {
     ///
     /// Before the slots it takes one more key, the gate `key:slot`, which no reader touches. A
     /// writer that has the gate keeps each slot that it wins, and waits for all others at once. So
-    /// no reader that comes later gets in before it. It costs one SET per slot and one more at each
-    /// node, in one write, and as many deletes. [`Lease::keys`](crate::Lease::keys) has the gate and
-    /// all slots.
+    /// no reader that comes later gets in before it. A node gets one SET per slot and one more in one
+    /// write (a `try_lock`: one `MSETEX` where all nodes have it), and as many deletes.
+    /// [`Lease::keys`](crate::Lease::keys) has the gate and all slots.
     #[must_use]
     pub fn write(self, readers: usize) -> Self {
         self.sharing(Share::AllSlots(slot_count(readers)))

@@ -104,7 +104,7 @@ pub(crate) fn explain(
     };
     if is_shared {
         let message = "the lock is taken: others hold the slots that it needs".to_owned();
-        let hint = format!("redbolt ls '{}:slot*' shows by whom", shown(key));
+        let hint = format!("redbolt ls '{}:slot*' shows the holders", shown(key));
         return told(Failure { message, ..failure }).hint(&hint);
     }
     let seen = session.look_at(key);
@@ -119,5 +119,5 @@ pub(crate) fn explain(
     if holder.is_some_and(|(holder, _)| holder.name().is_some()) {
         return failure;
     }
-    failure.hint(&format!("redbolt status {} shows by whom and for how long", shown(key)))
+    failure.hint(&format!("redbolt status {} shows the holder and the time left", shown(key)))
 }

@@ -64,8 +64,8 @@ fn take_all(
     for key in keys {
         let began = now();
         let left = end.map(|end| began.until(end));
-        let acquire = shared(options(ttl, args.fence).announced(), &args.share);
-        let is_shared = args.share.slots.is_some() || args.share.read || args.share.write;
+        let acquire = args.share.of(options(ttl, args.fence).announced());
+        let is_shared = args.share.is_of_slots();
         let waiting = waiting(session, key, is_shared, left);
         let taken = session.lock(key, acquire, left);
         drop(waiting);
@@ -95,14 +95,21 @@ fn take_all(
     Ok(leases)
 }
 
-/// So much of each lock as the command line says.
-fn shared(options: LockOptions, share: &ShareArgs) -> LockOptions {
-    let readers = share.readers.into();
-    match share {
-        ShareArgs { slots: Some(slots), .. } => options.slots((*slots).into()),
-        ShareArgs { read: true, .. } => options.read(readers),
-        ShareArgs { write: true, .. } => options.write(readers),
-        ShareArgs { slots: None, .. } => options,
+impl ShareArgs {
+    /// Whether the lock has slots.
+    const fn is_of_slots(&self) -> bool {
+        self.slots.is_some() || self.read || self.write
+    }
+
+    /// So much of each lock as the command line says.
+    fn of(&self, options: LockOptions) -> LockOptions {
+        let readers = self.readers.into();
+        match self {
+            Self { slots: Some(slots), .. } => options.slots((*slots).into()),
+            Self { read: true, .. } => options.read(readers),
+            Self { write: true, .. } => options.write(readers),
+            Self { slots: None, .. } => options,
+        }
     }
 }
 

@@ -144,9 +144,7 @@ impl Teller {
             }
             Why::Held(holder) => format!("waits for {key}, held by {holder}"),
             Why::NoSlot => {
-                format!(
-                    "waits for {key}: redbolt ls '{key}:slot*' shows by whom its slots are held"
-                )
+                format!("waits for {key}: redbolt ls '{key}:slot*' shows the holders of its slots")
             }
             Why::HeldByAnother | Why::Unclear => {
                 format!("waits for {key}: this user may not see who holds it")

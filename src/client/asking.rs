@@ -75,7 +75,7 @@ impl Table {
         let place = self.calls.at_mut(call);
         match &task {
             Task::Adopt { key, options, .. } => {
-                let queue = self.queues.enter(key);
+                let queue = self.queues.enter_adopted(key);
                 (place.queue, place.options) = (queue, options.clone());
                 if let Some(queue) = queue {
                     self.end_linger(queue);

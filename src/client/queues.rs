@@ -68,14 +68,14 @@ pub(super) struct Queues {
 }
 
 impl Queues {
-    /// The queue of `key`; one more call names it from now on. `None` if no index could name
-    /// another queue.
-    pub(super) fn enter(&mut self, key: &[u8]) -> Option<QueueIndex> {
-        // A slot that is taken over may be wanted by calls for any slot of its lock.
+    /// The queue of a key that is adopted. Calls for any slot of its lock may want an adopted slot.
+    pub(super) fn enter_adopted(&mut self, key: &[u8]) -> Option<QueueIndex> {
         let slots = key::slot_of(key).map_or(0, |_| SLOTS_MAX);
         self.enter_with(key, slots)
     }
 
+    /// The queue of `key`; one more call names it from now on. `None` if no index could name
+    /// another queue.
     fn enter_with(&mut self, key: &[u8], slots: u8) -> Option<QueueIndex> {
         if let Some(&index) = self.by_key.get(key) {
             let queue = self.at_mut(index);
@@ -100,8 +100,8 @@ impl Queues {
         now: Instant,
     ) -> Option<QueueIndex> {
         let slots = match share {
-            Share::Whole | Share::Part => return self.enter(name),
-            Share::AllSlots(_) => return self.enter(&key::gate(name)),
+            Share::Whole | Share::Part => return self.enter_with(name, 0),
+            Share::AllSlots(_) => return self.enter_with(&key::gate(name), 0),
             Share::Slot(slots) => slots,
         };
         let len = |key: &Key| {

@@ -71,7 +71,6 @@ impl Engine {
             deadline: op.plan.deadline,
             delay: op.plan.delay,
             jitter: op.plan.jitter,
-            since: op.plan.since,
         }
     }
 

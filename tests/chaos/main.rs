@@ -68,47 +68,33 @@ const SLOTTED: &str = "chaos";
 /// What is in each account at first.
 const BALANCE: u64 = 1_000;
 
+/// All that a majority bears.
+const FAULTS: [Fault; 7] = [
+    Fault::KillAndRestartEmpty,
+    Fault::Freeze,
+    Fault::StopWorkers,
+    Fault::FillMemory,
+    Fault::Demote,
+    Fault::DropConnections,
+    Fault::FlushScripts,
+];
+
 #[test]
 fn no_count_is_lost_while_servers_die_freeze_and_forget() {
-    let faults = [
-        Fault::KillAndRestartEmpty,
-        Fault::Freeze,
-        Fault::StopWorkers,
-        Fault::FillMemory,
-        Fault::Demote,
-        Fault::DropConnections,
-        Fault::FlushScripts,
-    ];
-    run(Work::Count, Quorum::Majority, &faults, 18);
+    run(Work::Count, Quorum::Majority, &FAULTS, 18);
 }
 
 /// Eight processes move money between accounts, each time under the locks of both.
 #[test]
 fn the_sum_of_all_accounts_stays_the_same_while_servers_die_and_freeze() {
-    let faults = [
-        Fault::KillAndRestartEmpty,
-        Fault::Freeze,
-        Fault::StopWorkers,
-        Fault::Demote,
-        Fault::DropConnections,
-    ];
-    run(Work::Transfer, Quorum::Majority, &faults, 10);
+    run(Work::Transfer, Quorum::Majority, &FAULTS, 10);
 }
 
 /// Eight processes share three slots. Each counts for the slot that it holds, and now and then, as a
 /// writer, for all.
 #[test]
 fn no_slot_has_two_holders_and_a_writer_is_alone_while_servers_die_and_freeze() {
-    let faults = [
-        Fault::KillAndRestartEmpty,
-        Fault::Freeze,
-        Fault::StopWorkers,
-        Fault::FillMemory,
-        Fault::Demote,
-        Fault::DropConnections,
-        Fault::FlushScripts,
-    ];
-    run(Work::Slots, Quorum::Majority, &faults, 14);
+    run(Work::Slots, Quorum::Majority, &FAULTS, 14);
 }
 
 #[test]

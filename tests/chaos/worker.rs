@@ -7,7 +7,7 @@ use std::thread;
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use redbolt::{Client, LockOptions};
+use redbolt::{Client, Guard, LockOptions};
 
 use redbolt_rig::ms;
 
@@ -41,26 +41,22 @@ fn one_of_the_processes_that_count() {
             thread::sleep(ms(2));
             continue;
         }
-        if work == Work::Transfer.name() {
-            turns += u64::from(transfer(&client, &dir, index, &mut random));
-            write_counter(&turns_file(&dir, index), turns);
-            continue;
-        }
-        if work == Work::Slots.name() {
-            turns += share(&client, &dir, index, &mut random);
-            write_counter(&turns_file(&dir, index), turns);
-            continue;
-        }
-        let key = random.random_range(0..KEYS);
-        let Ok(held) = client.lock(lock_key(key), options.clone()).wait() else { continue };
-        let path = counter(&dir, key);
-        let count = read_counter(&path);
+        let turn = if work == Work::Transfer.name() {
+            transfer(&client, &dir, &mut random)
+        } else if work == Work::Slots.name() {
+            share(&client, &dir, &mut random)
+        } else {
+            count(&client, &dir, &options, &mut random)
+        };
+        let Some((held, writes)) = turn else { continue };
         thread::sleep(ms(random.random_range(0..3)));
         let mark = writing(&dir, index);
         fs::write(&mark, "").expect("a writable directory");
         if held.remaining() > RESERVE {
-            write_counter(&path, count + 1);
-            turns += 1;
+            for (path, count) in &writes {
+                write_counter(path, *count);
+            }
+            turns += if work == Work::Transfer.name() { 1 } else { writes.len() as u64 };
             write_counter(&turns_file(&dir, index), turns);
         }
         fs::remove_file(&mark).expect("a writable directory");
@@ -75,54 +71,40 @@ fn one_of_the_processes_that_count() {
     write_counter(&dir.join(format!("owed-{index}")), client.shutdown(SETTLED).wait() as u64);
 }
 
-/// Counts for the slot that it gets, or as a writer for all. Returns for how many it counted.
-fn share(client: &Client, dir: &Path, index: usize, random: &mut StdRng) -> u64 {
+/// What a process holds, and what it may write while that is valid.
+type Turn = Option<(Guard, Vec<(PathBuf, u64)>)>;
+
+/// Counts under one lock.
+fn count(client: &Client, dir: &Path, options: &LockOptions, random: &mut StdRng) -> Turn {
+    let key = random.random_range(0..KEYS);
+    let held = client.lock(lock_key(key), options.clone()).wait().ok()?;
+    Some((held, vec![one_more(dir, key)]))
+}
+
+/// Counts for the slot that it gets, or as a writer for all.
+fn share(client: &Client, dir: &Path, random: &mut StdRng) -> Turn {
     let options = LockOptions::new(TTL);
     let writes = random.random_ratio(1, 16);
     let options = if writes { options.write(KEYS) } else { options.read(KEYS) };
-    let Ok(held) = client.lock(SLOTTED, options).wait() else { return 0 };
+    let held = client.lock(SLOTTED, options).wait().ok()?;
     let keys = held.slot().map_or(0..KEYS, |slot| slot..slot + 1);
-    let counts: Vec<u64> = keys.clone().map(|key| read_counter(&counter(dir, key))).collect();
-    thread::sleep(ms(random.random_range(0..3)));
-    let mark = writing(dir, index);
-    fs::write(&mark, "").expect("a writable directory");
-    let is_counted = held.remaining() > RESERVE;
-    if is_counted {
-        for (key, count) in keys.clone().zip(counts) {
-            write_counter(&counter(dir, key), count + 1);
-        }
-    }
-    fs::remove_file(&mark).expect("a writable directory");
-    if random.random_ratio(1, 4) {
-        drop(held);
-    } else {
-        let _ = held.unlock().wait();
-    }
-    if is_counted { keys.len() as u64 } else { 0 }
+    let writes = keys.map(|key| one_more(dir, key)).collect();
+    Some((held, writes))
 }
 
-/// Moves money from one account to another under the locks of both. Returns whether it was moved.
-fn transfer(client: &Client, dir: &Path, index: usize, random: &mut StdRng) -> bool {
+/// Moves money from one account to another under the locks of both.
+fn transfer(client: &Client, dir: &Path, random: &mut StdRng) -> Turn {
     let from = random.random_range(0..KEYS);
     let to = (from + random.random_range(1..KEYS)) % KEYS;
-    let keys = [lock_key(from), lock_key(to)];
-    let Ok(held) = client.lock_all(keys, TTL).wait() else { return false };
+    let held = client.lock_all([lock_key(from), lock_key(to)], TTL).wait().ok()?;
     let [from, to] = [counter(dir, from), counter(dir, to)];
     let [poorer, richer] = [read_counter(&from), read_counter(&to)];
-    thread::sleep(ms(random.random_range(0..3)));
     let amount = random.random_range(0..=poorer.min(10));
-    let mark = writing(dir, index);
-    fs::write(&mark, "").expect("a writable directory");
-    let is_moved = held.remaining() > RESERVE;
-    if is_moved {
-        write_counter(&from, poorer - amount);
-        write_counter(&to, richer + amount);
-    }
-    fs::remove_file(&mark).expect("a writable directory");
-    if random.random_ratio(1, 4) {
-        drop(held);
-    } else {
-        let _ = held.unlock().wait();
-    }
-    is_moved
+    Some((held, vec![(from, poorer - amount), (to, richer + amount)]))
+}
+
+fn one_more(dir: &Path, key: usize) -> (PathBuf, u64) {
+    let path = counter(dir, key);
+    let count = read_counter(&path);
+    (path, count + 1)
 }

@@ -196,7 +196,7 @@ fn a_lock_that_is_taken_is_said_with_its_holder_and_with_the_time_that_was_waite
     }
     take(&nodes, "silent");
     let text = on(&nodes, &["lock", "silent", "--ttl", "2s"]).expect(75).err;
-    let hint = "redbolt status silent shows by whom and for how long; --wait 5s waits for it\n";
+    let hint = "redbolt status silent shows the holder and the time left; --wait 5s waits for it\n";
     assert!(text.ends_with(hint) && text.contains("of 5 nodes by client "), "{text}");
     let quiet = on(&nodes, &["run", "k", "-E", "0", "--", "true"]).expect(0);
     assert_eq!((quiet.out.as_str(), quiet.err.as_str()), ("", ""));

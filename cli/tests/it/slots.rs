@@ -31,7 +31,7 @@ fn at_most_as_many_commands_run_as_the_lock_has_slots() {
     let ended = on(&nodes, &["run", "n", "--slots", "2", "--", "echo", "ran"]).expect(75);
     assert_eq!(ended.out, "");
     assert!(ended.err.contains("others hold the slots that it needs"), "{ended:?}");
-    assert!(ended.err.contains("redbolt ls 'n:slot*' shows by whom"), "{ended:?}");
+    assert!(ended.err.contains("redbolt ls 'n:slot*' shows the holders"), "{ended:?}");
     let status = on(&nodes, &["status", "n:slot:1"]).expect(0);
     assert!(status.out.contains("n:slot:1 is held on 3 of 3 nodes by run/sh"), "{status:?}");
     let waits =

@@ -78,15 +78,13 @@ pub(in crate::engine) struct Plan {
     pub(in crate::engine) deadline: Instant,
     /// Between attempts the call waits for a wake, instead of polling.
     pub(in crate::engine) wakes: bool,
-    /// Since when the call waits, if it is part of one that began before.
-    pub(in crate::engine) since: Option<Instant>,
 }
 
 impl Plan {
     /// How the call goes on after a failed attempt, and when it ends.
     pub(in crate::engine) fn retry_as(&mut self, options: &LockOptions, now: Instant) {
         let Patience { ends, is_patient } = options.patience(now);
-        (self.deadline, self.is_patient, self.since) = (ends, is_patient, None);
+        (self.deadline, self.is_patient) = (ends, is_patient);
         self.wakes = is_patient && options.is_woken;
         if let Some(retry) = options.retry {
             (self.delay, self.jitter) = (retry.delay, retry.jitter);

@@ -5,7 +5,7 @@ use crate::engine::core::Engine;
 use crate::engine::event::Event;
 use crate::engine::locks::op::{OpId, Verdict};
 use crate::engine::locks::slot::LeaseId;
-use crate::error::{Cause, LockError, NO_CLIENT, SEVERAL_KEYS};
+use crate::error::{Cause, LockError, NO_CLIENT};
 use crate::key::Key;
 use crate::node::Now;
 use crate::options::{LockOptions, Share};
@@ -65,7 +65,8 @@ impl Engine {
         now: Instant,
     ) -> Result<OpId, LockError> {
         match options.share {
-            Share::Slot(_) | Share::AllSlots(_) => self.acquire_share(key, options, now),
+            Share::Slot(count) => self.acquire_slot(key, count, options, now),
+            Share::AllSlots(count) => self.acquire_all_slots(key, count, options, now),
             Share::Whole | Share::Part => Err(LockError::NoLinger { why: NO_CLIENT }),
         }
     }
@@ -81,10 +82,9 @@ impl Engine {
         if options.share != Share::Whole {
             return Err(LockError::InvalidKeys { why: "only a single key has slots" });
         }
-        if options.linger_ms > 0 {
-            return Err(LockError::NoLinger { why: SEVERAL_KEYS });
-        }
-        if let [key] = keys.as_slice() {
+        if let [key] = keys.as_slice()
+            && options.linger_ms == 0
+        {
             return self.acquire_key(key, &options, now);
         }
         for key in &keys {
@@ -235,7 +235,6 @@ impl Engine {
         let Some(mut call) = self.sets.calls.remove(&index) else { return };
         if call.error.is_none() && self.is_open(index) {
             if call.wanted == Wanted::One {
-                call.is_polling = call.is_under_way();
                 self.ask_for_some(&mut call);
             }
             self.go_on(index, &mut call, now.real);

@@ -35,8 +35,6 @@ pub(super) struct Call {
     pub(super) is_batch: bool,
     /// The call for a slot has asked again because nodes named different slots.
     pub(super) has_repeated: bool,
-    /// The call waits for a slot, and asks for others.
-    pub(super) is_polling: bool,
     pub(super) options: LockOptions,
     /// The call ends with this error, as soon as no attempt is under way.
     pub(super) error: Option<LockError>,
@@ -98,15 +96,7 @@ impl Member {
 impl Call {
     pub(super) fn new(wanted: Wanted, keys: Vec<Key>, options: LockOptions) -> Self {
         let members = keys.into_iter().map(|key| Member { key, state: State::Free }).collect();
-        Self {
-            wanted,
-            members,
-            is_batch: false,
-            has_repeated: false,
-            is_polling: false,
-            options,
-            error: None,
-        }
+        Self { wanted, members, is_batch: false, has_repeated: false, options, error: None }
     }
 
     /// How the nodes are asked by one command each.

@@ -3,7 +3,7 @@
 use super::core::{Call, Member, State, Wanted};
 use crate::engine::core::Engine;
 use crate::engine::locks::op::{OpId, OpKind, Verdict};
-use crate::error::{Ballot, Cause, LockError};
+use crate::error::{Ballot, Cause, LockError, SEVERAL_KEYS};
 use crate::key::Key;
 use crate::options::{LockOptions, Share};
 use crate::quorum::{NODES_MAX, NodeMask};
@@ -19,13 +19,14 @@ impl Engine {
         room: usize,
         now: Instant,
     ) -> Result<OpId, LockError> {
+        if call.options.linger_ms > 0 {
+            return Err(LockError::NoLinger { why: SEVERAL_KEYS });
+        }
         if self.locks.ops.room() <= room {
             return Err(LockError::Full);
         }
         let index = self.locks.ops.open(OpKind::Set).ok_or(LockError::Full)?;
-        let plan = &mut self.locks.ops.at_mut(index).plan;
-        plan.retry_as(&call.options, now);
-        plan.since = Some(now);
+        self.locks.ops.at_mut(index).plan.retry_as(&call.options, now);
         if call.wanted == Wanted::AllBehindGate && self.locks.ops.at(index).plan.is_patient {
             self.ask_for_gate(index, &mut call, now);
         } else {
@@ -48,14 +49,13 @@ impl Engine {
         most: usize,
         now: Instant,
     ) {
-        let ends = self.locks.ops.at(index).plan.deadline;
-        let Some(options) = call.options.clone().once().until(ends, now) else { return };
+        let Some(options) = self.options_left(index, call, now).map(LockOptions::once) else {
+            return;
+        };
         call.is_batch = false;
         for member in call.members.iter_mut().filter(|member| member.is_free()).take(most) {
-            member.state = match self.begin_member(index, &member.key, &options, now) {
-                Ok(op) => State::Asked(op),
-                Err(error) => State::Denied(error),
-            };
+            let begun = self.acquire_key(&member.key, &options, now);
+            member.state = self.begun(index, begun, State::Asked);
         }
     }
 
@@ -68,9 +68,9 @@ impl Engine {
         most: usize,
         now: Instant,
     ) {
-        let ends = self.locks.ops.at(index).plan.deadline;
-        let Some(options) = call.options.clone().once().until(ends, now) else { return };
-        let options = options.sharing(Share::Part);
+        let Some(options) = self.options_left(index, call, now).map(LockOptions::once) else {
+            return;
+        };
         let is_first = call.members.iter().all(Member::is_free);
         let most_by_set = if is_first && call.wanted == Wanted::One { 1 } else { most };
         let free = call.members.iter().filter(|member| member.is_free()).take(most);
@@ -86,13 +86,29 @@ impl Engine {
         call.is_batch = true;
         let free = call.members.iter_mut().filter(|member| member.is_free());
         for (member, begun) in free.zip(begun) {
-            member.state = match begun {
-                Ok(op) => {
-                    self.sets.wholes.insert(op.op, index);
-                    State::Asked(op)
-                }
-                Err(error) => State::Denied(error),
-            };
+            member.state = self.begun(index, begun, State::Asked);
+        }
+    }
+
+    /// The options for one key, which may take as long as the call has left.
+    fn options_left(&self, index: OpIndex, call: &Call, now: Instant) -> Option<LockOptions> {
+        let ends = self.locks.ops.at(index).plan.deadline;
+        call.options.clone().sharing(Share::Part).until(ends, now)
+    }
+
+    /// The state of a key whose attempt or call has begun, or was refused.
+    fn begun(
+        &mut self,
+        index: OpIndex,
+        begun: Result<OpId, LockError>,
+        state: fn(OpId) -> State,
+    ) -> State {
+        match begun {
+            Ok(op) => {
+                self.sets.wholes.insert(op.op, index);
+                state(op)
+            }
+            Err(error) => State::Denied(error),
         }
     }
 
@@ -136,32 +152,11 @@ impl Engine {
 
     /// Waits for a key.
     pub(super) fn wait_for(&mut self, index: OpIndex, call: &mut Call, place: usize, now: Instant) {
-        let ends = self.locks.ops.at(index).plan.deadline;
-        let Some(options) = call.options.clone().until(ends, now) else { return };
+        let Some(options) = self.options_left(index, call, now) else { return };
         if let Some(member) = call.members.get_mut(place) {
-            member.state = match self.begin_member(index, &member.key, &options, now) {
-                Ok(op) => {
-                    // Holders serve the call that has waited longest.
-                    let since = self.locks.ops.at(index).plan.since;
-                    self.locks.ops.at_mut(op.op).plan.since = since;
-                    State::Waiting(op)
-                }
-                Err(error) => State::Denied(error),
-            };
+            let begun = self.acquire_key(&member.key, &options, now);
+            member.state = self.begun(index, begun, State::Waiting);
         }
-    }
-
-    fn begin_member(
-        &mut self,
-        index: OpIndex,
-        key: &[u8],
-        options: &LockOptions,
-        now: Instant,
-    ) -> Result<OpId, LockError> {
-        let options = options.clone().sharing(Share::Part);
-        let op = self.acquire_key(key, &options, now)?;
-        self.sets.wholes.insert(op.op, index);
-        Ok(op)
     }
 
     /// Releases what the call holds from this place on.

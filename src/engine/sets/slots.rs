@@ -15,9 +15,9 @@ use crate::engine::core::Engine;
 use crate::engine::locks::op::{OpId, Verdict};
 use crate::engine::locks::timers::Timer;
 use crate::engine::wait::safety_poll;
-use crate::error::{Cause, LockError, SEVERAL_KEYS};
+use crate::error::LockError;
 use crate::key::{self, Key};
-use crate::options::{LockOptions, Share};
+use crate::options::LockOptions;
 use crate::rules;
 use crate::slab::OpIndex;
 use crate::time::Instant;
@@ -27,35 +27,17 @@ use crate::time::Instant;
 const FIRST_ASKED: usize = 8;
 
 impl Engine {
-    /// Begins a call for one slot of a lock, or for all.
-    pub(in crate::engine) fn acquire_share(
+    /// Begins a call for one slot of a lock.
+    pub(super) fn acquire_slot(
         &mut self,
         name: &[u8],
+        count: u8,
         options: &LockOptions,
         now: Instant,
     ) -> Result<OpId, LockError> {
-        let (Share::Slot(count) | Share::AllSlots(count)) = options.share else {
-            return Err(LockError::ReservedKey);
-        };
-        options.share.check(name)?;
-        if options.linger_ms > 0 {
-            return Err(LockError::NoLinger { why: SEVERAL_KEYS });
-        }
-        self.locks.prefix.check(&key::slot(name, count))?;
-        let slots = (0..count).map(|slot| key::slot(name, slot));
-        if let Share::AllSlots(_) = options.share {
-            let mut keys: Vec<Key> = std::iter::once(key::gate(name)).chain(slots).collect();
-            keys.sort_unstable();
-            let room = keys.len();
-            return self.open_set(
-                Call::new(Wanted::AllBehindGate, keys, options.clone()),
-                room,
-                now,
-            );
-        }
-        let mut keys: Vec<Key> = slots.collect();
+        let mut keys = self.slots_of(name, count, options)?;
         // All calls begin at another slot, and go on in the same order.
-        let drawn = self.locks.rng.next_u32() as usize % keys.len();
+        let drawn = self.draw_below(keys.len());
         keys.rotate_left(drawn);
         if let Some(left) = self.sets.left.get_mut(name).filter(|left| **left != 0) {
             let bit = 1 << left.trailing_zeros();
@@ -65,6 +47,32 @@ impl Engine {
         }
         let room = keys.len().min(FIRST_ASKED);
         self.open_set(Call::new(Wanted::One, keys, options.clone()), room, now)
+    }
+
+    /// Begins a call for the gate and all slots of a lock.
+    pub(super) fn acquire_all_slots(
+        &mut self,
+        name: &[u8],
+        count: u8,
+        options: &LockOptions,
+        now: Instant,
+    ) -> Result<OpId, LockError> {
+        let mut keys = self.slots_of(name, count, options)?;
+        keys.push(key::gate(name));
+        keys.sort_unstable();
+        let room = keys.len();
+        self.open_set(Call::new(Wanted::AllBehindGate, keys, options.clone()), room, now)
+    }
+
+    fn slots_of(
+        &self,
+        name: &[u8],
+        count: u8,
+        options: &LockOptions,
+    ) -> Result<Vec<Key>, LockError> {
+        options.share.check(name)?;
+        self.locks.prefix.check(&key::slot(name, count))?;
+        Ok((0..count).map(|slot| key::slot(name, slot)).collect())
     }
 
     /// The first slot that is won ends the call. If all are denied, the call waits for one of them,
@@ -90,12 +98,9 @@ impl Engine {
         if self.repeat_if_split(index, call, now) {
             return;
         }
-        if std::mem::take(&mut call.is_polling) {
-            self.change_lines(call, now);
-        }
         let is_waiting = call.is_under_way();
         if !is_waiting && call.may_wait() && self.locks.ops.at(index).plan.is_patient {
-            let drawn = self.draw_member(call);
+            let drawn = self.draw_below(call.members.len());
             self.wait_for(index, call, drawn, now);
         }
         if call.is_under_way() {
@@ -113,24 +118,11 @@ impl Engine {
             return false;
         }
         call.has_repeated = true;
-        let drawn = self.draw_member(call);
+        let drawn = self.draw_below(call.members.len());
         call.members.rotate_left(drawn);
         call.forget_denials();
         self.ask_in_batch(index, call, usize::MAX, now);
         call.is_asking()
-    }
-
-    /// The call has waited for long in one line, and no slot is free. It leaves that line, and will
-    /// stand in another, where it may have waited longest.
-    fn change_lines(&mut self, call: &mut Call, now: Instant) {
-        let waits = |member: &&mut Member| matches!(member.state, State::Waiting(_));
-        let Some(member) = call.members.iter_mut().find(waits) else { return };
-        let Some(op) = member.op() else { return };
-        // A slot that was won just now is reported next.
-        if self.locks.ops.at(op.op).outcome == Verdict::Open {
-            member.state = State::Denied(LockError::Taken(self.no_ballot(Cause::Queued, now)));
-            self.cancel_call(op, now);
-        }
     }
 
     /// Plans when a call that waits for one slot asks for others.
@@ -149,15 +141,15 @@ impl Engine {
     /// The time has come to ask for some slots other than the one for which the call waits.
     pub(super) fn ask_for_some(&mut self, call: &mut Call) {
         for _ in 0..FIRST_ASKED {
-            let drawn = self.draw_member(call);
+            let drawn = self.draw_below(call.members.len());
             if let Some(member) = call.members.get_mut(drawn).filter(|it| it.is_denied()) {
                 member.state = State::Free;
             }
         }
     }
 
-    fn draw_member(&mut self, call: &Call) -> usize {
-        self.locks.rng.next_u32() as usize % call.members.len().max(1)
+    fn draw_below(&mut self, len: usize) -> usize {
+        self.locks.rng.next_u32() as usize % len.max(1)
     }
 
     /// A writer that has the gate keeps all that it wins, and waits for all other slots at once.

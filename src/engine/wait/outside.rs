@@ -83,8 +83,6 @@ pub(in crate::engine) struct WaitCall {
     pub(in crate::engine) jitter: Duration,
     /// It offers to take the lock over from its holder.
     pub(in crate::engine) takes_over: bool,
-    /// Since when it waits, if it waited elsewhere before.
-    pub(in crate::engine) since: Option<Instant>,
 }
 
 /// A node's answer to a question.

@@ -75,9 +75,9 @@ impl Waiter {
     ) -> Self {
         Self {
             op,
-            since: call.since.unwrap_or(now),
             call,
             id,
+            since: now,
             state: Some(WaitState::Trying),
             tries: 0,
             denied,

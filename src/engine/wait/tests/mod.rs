@@ -210,7 +210,7 @@ fn introduced(holder: Option<RawToken>, is_heard: bool) -> HolderAnswer {
 fn call() -> WaitCall {
     let deadline = Instant::from_nanos(60_000_000_000);
     let key = Key::from_slice(KEY);
-    WaitCall { key, deadline, delay: DELAY, jitter: Duration::ZERO, takes_over: false, since: None }
+    WaitCall { key, deadline, delay: DELAY, jitter: Duration::ZERO, takes_over: false }
 }
 
 #[test]
