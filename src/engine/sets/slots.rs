@@ -100,7 +100,8 @@ impl Engine {
         }
         let is_waiting = call.is_under_way();
         if !is_waiting && call.may_wait() && self.locks.ops.at(index).plan.is_patient {
-            let drawn = self.draw_below(call.members.len());
+            let split = call.members.iter().position(Member::is_split);
+            let drawn = split.unwrap_or_else(|| self.draw_below(call.members.len()));
             self.wait_for(index, call, drawn, now);
         }
         if call.is_under_way() {
@@ -111,13 +112,14 @@ impl Engine {
     }
 
     /// Each node takes the first slot that is free there. Where holders lack some nodes, these name
-    /// different slots, and none wins. So the call asks once more, in another order.
+    /// different slots, and none wins. A call that may wait waits for one of those. Any other asks
+    /// once more, in another order.
     fn repeat_if_split(&mut self, index: OpIndex, call: &mut Call, now: Instant) -> bool {
         let is_split = call.members.iter().any(Member::is_split);
-        if !is_split || call.has_repeated || call.is_under_way() {
+        let is_patient = self.locks.ops.at(index).plan.is_patient;
+        if !is_split || is_patient || std::mem::replace(&mut call.has_repeated, true) {
             return false;
         }
-        call.has_repeated = true;
         let drawn = self.draw_below(call.members.len());
         call.members.rotate_left(drawn);
         call.forget_denials();
