@@ -47,6 +47,13 @@ impl NodeMask {
     /// No node.
     pub(crate) const EMPTY: Self = Self(0);
 
+    /// One node.
+    pub(crate) const fn of(node: NodeId) -> Self {
+        let mut mask = Self::EMPTY;
+        mask.insert(node);
+        mask
+    }
+
     /// The first `count` nodes of the list.
     #[must_use]
     pub(crate) const fn first(count: usize) -> Self {

@@ -31,6 +31,7 @@ pub(crate) enum Sight {
     TakenOver,
     /// A lock was handed over, and no call took it.
     TransferUnwanted,
+    Healed,
     /// Too few nodes told the waiter of a lock that was handed over.
     TransferFailed,
     /// A lock was handed over at some nodes, and the others did not follow.

@@ -65,8 +65,11 @@ pub enum Event {
 pub enum LostCause {
     /// The deadline of the lease has come: no extension won in time.
     Expired,
-    /// So many nodes no longer have the key that no quorum holds it.
+    /// No quorum holds the key any more: another client has deleted it, by its token or by
+    /// `unlock --force`.
     Gone,
+    /// No quorum holds the key any more: too many nodes have restarted, or were replicas meanwhile.
+    Forgotten,
 }
 
 /// The engine's request to the owner of the sockets about a node.

@@ -177,8 +177,16 @@ impl Engine {
     }
 
     fn greeted(&mut self, id: NodeId, now: Now) {
-        let was_heard = self.locks.nodes.at(id).takes_transfers();
-        self.locks.nodes.conclude_greeting(id, now);
+        let node = self.locks.nodes.at(id);
+        let was_heard = node.takes_transfers();
+        let (last_answer, before) = (node.last_answer(), node.identity().map(str::to_owned));
+        if self.locks.nodes.conclude_greeting(id, now)
+            && let Some(last_answer) = last_answer
+        {
+            let silence = now.real.saturating_since(last_answer);
+            let is_reborn = self.locks.nodes.at(id).is_reborn(before.as_deref(), silence);
+            self.locks.node_is_back(id, silence, is_reborn);
+        }
         let is_back = !was_heard && self.locks.nodes.at(id).takes_transfers();
         if rules::is_deleted_when_back(is_back) {
             // Until now the node may have counted a lost connection as a listener, for offers that

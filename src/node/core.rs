@@ -139,6 +139,15 @@ impl Node {
         }
     }
 
+    /// Whether the node is another process than before, which began after the last answer of that
+    /// one.
+    pub(crate) fn is_reborn(&self, before: Option<&str>, silence: Duration) -> bool {
+        let is_other = before.is_some() && self.identity().is_some() && before != self.identity();
+        // The node tells its age in whole seconds.
+        let is_younger = |age| age <= silence.as_secs() + 1;
+        is_other && self.reading.facts.uptime_s.is_some_and(is_younger)
+    }
+
     /// When the node last sent anything; `None` if it never did.
     pub(crate) fn last_answer(&self) -> Option<Instant> {
         Some(self.history.last_answer).filter(|at| *at > Instant::default())

@@ -115,6 +115,46 @@ rules! { LEASES:
     /// A node that may still run an older extension is asked, and counted, again.
     TaintedNodeExtended => NoGround { holds }
 
+    /// An adoption gives the token to no node: the client does not know yet that a quorum holds it.
+    fn may_heal(is_counted: bool) -> bool { is_counted }
+    /// An adoption gives the token to nodes that lack it.
+    AdoptionHeals => ByTest { true }
+
+    /// Nodes that forgot a lease get its token again, and not those that were told to delete it.
+    fn nodes_that_forgot(absent: NodeMask, granted: NodeMask) -> NodeMask { absent.without(granted) }
+    /// A node that was told to delete a key gets its token again.
+    DeletedHealed => ByTest { absent }
+
+    /// A node where a late command could do harm does not get the token again.
+    fn nodes_to_heal(nodes: NodeMask, doubted: NodeMask) -> NodeMask { nodes.without(doubted) }
+    /// A node that may still run a delete or a shorter extension gets the token again.
+    TaintedNodeHealed => ByTest { nodes }
+
+    /// Only a node that may vote gets the token again.
+    fn nodes_healed(nodes: NodeMask, voters: NodeMask) -> NodeMask { nodes.intersection(voters) }
+    /// A node that may have lost other locks gets the token again.
+    QuarantinedNodeHealed => ByTest { nodes }
+
+    /// An extension has the votes of its own round.
+    fn votes_of_extension(yes: NodeMask, before: NodeMask) -> NodeMask { yes }
+    /// The votes of earlier rounds count for an extension, too.
+    YesesAddUp => NoGround { yes.union(before) }
+
+    /// A node that gets the token again may hold the key from then on.
+    fn with_healed(holds: NodeMask, node: NodeMask) -> NodeMask { holds.union(node) }
+    /// A key that a node got again is not released.
+    HealNotReleased => ByTest { holds }
+
+    /// An answer counts in the round to which it belongs.
+    fn is_of_round(is_of_round: bool) -> bool { is_of_round }
+    /// The answer of an earlier round counts in a later one.
+    EarlierRoundCounts => ByTest { true }
+
+    /// A node that is not admitted has forgotten a key that it does not hold any more.
+    fn has_forgotten(is_not_admitted: bool) -> bool { is_not_admitted }
+    /// A node that restarted is taken for one that was told to delete the key.
+    ForgettingTakenForDelete => ByTest { false }
+
     /// A node without the key has extended nothing.
     fn answer_to_extension<T>(answer: T, is_key_missing: bool, done: T) -> T { answer }
     /// A node without the key counts as one that extended it.

@@ -313,6 +313,8 @@ counted! {
         TakenOver,
         /// A lock was handed over, and no call took it.
         TransferUnwanted,
+        /// A node that had forgotten a lease got its token again.
+        Healed,
         /// A lock was handed over in part, and no more of it came.
         TransferPartly,
         /// Too few nodes told the waiter of a lock that was handed over.
@@ -386,6 +388,7 @@ impl Counts {
             (Sight::HandedOver, Path::HandedOver),
             (Sight::TakenOver, Path::TakenOver),
             (Sight::TransferUnwanted, Path::TransferUnwanted),
+            (Sight::Healed, Path::Healed),
             (Sight::TransferPartly, Path::TransferPartly),
             (Sight::TransferFailed, Path::TransferFailed),
             (Sight::WaitEnded, Path::WaitEnded),

@@ -65,8 +65,22 @@ impl Oracle {
         }
         match windows.iter_mut().rev().find(|window| window.holder == holder && window.end > now) {
             Some(window) => window.end = end,
-            None => windows.push(Window { holder, start: now, end }),
+            None => {
+                windows.push(Window { holder, start: now, end });
+                self.check_uninterrupted(holder, key);
+            }
         }
+    }
+
+    /// A lease that goes on after its end was held by nobody else meanwhile.
+    fn check_uninterrupted(&mut self, holder: u64, key: usize) {
+        let mut before = self.keys[key].iter().rev().skip(1);
+        let own = before.clone().find(|window| window.holder == holder).map(|window| window.end);
+        let Some(ended) = own else { return };
+        let other = before.find(|window| window.holder != holder && window.end > ended).copied();
+        self.check(Kind::TwoHolders, other.is_none(), || {
+            format!("key {key}: {holder} goes on after {ended}, and meanwhile {other:?} held it")
+        });
     }
 
     /// A lease of `key` with this fence was handed over. Leases exclude each other, so each is

@@ -128,7 +128,7 @@ impl World {
     fn lost(&mut self, client: usize, lease: LeaseId, cause: LostCause, now: Instant) {
         self.counts.path(match cause {
             LostCause::Expired => Path::LostExpired,
-            LostCause::Gone => Path::LostGone,
+            LostCause::Gone | LostCause::Forgotten => Path::LostGone,
         });
         let engine = &self.clients[client].engine;
         let is_over = engine.is_lost(lease) && engine.remaining_at(lease, now).is_zero();

@@ -144,7 +144,7 @@ impl Plan {
         (self.kept, self.hold, self.gap) = (1000, 2 * self.max_ttl_ms * MS, 20 * MS);
         self.fault_every = random.between(50, 400) * MS;
         let (restart, death) = (Fault::RestartLost, Fault::Death);
-        self.faults = vec![restart, restart, death, death, Fault::Reset];
+        self.faults = vec![restart, restart, restart, restart, death, Fault::Reset];
     }
 
     /// Nodes turn out not to be fit for locks when they are greeted anew.

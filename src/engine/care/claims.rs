@@ -33,7 +33,7 @@ impl Locks {
             return;
         }
         let slot = self.slots.at(slot_index);
-        let granted = rules::nodes_to_claim(slot.granted, self.nodes.all());
+        let granted = rules::nodes_to_claim(slot.votes(), self.nodes.all());
         let token = LockToken::new(&slot.token);
         let since_ms = self.wall.map_or(0, |wall| wall.at(now.real) / 1_000);
         let value = Claim::write(since_ms, &self.own_name, token.as_bytes());

@@ -28,6 +28,7 @@ pub(in crate::engine) struct Counts {
     pub(in crate::engine) unreported: u64,
     pub(in crate::engine) lost_expired: u64,
     pub(in crate::engine) lost_gone: u64,
+    pub(in crate::engine) lost_forgotten: u64,
     pub(in crate::engine) wakes_sent: u64,
     pub(in crate::engine) wakes_received: u64,
     pub(in crate::engine) transfers_sent: u64,
@@ -115,6 +116,7 @@ impl Counts {
         match cause {
             LostCause::Expired => self.lost_expired += 1,
             LostCause::Gone => self.lost_gone += 1,
+            LostCause::Forgotten => self.lost_forgotten += 1,
         }
     }
 }

@@ -48,6 +48,7 @@ const fn lost_name(cause: LostCause) -> &'static str {
     match cause {
         LostCause::Expired => "expired",
         LostCause::Gone => "gone",
+        LostCause::Forgotten => "forgotten",
     }
 }
 
@@ -149,6 +150,10 @@ impl Locks {
                 let (is_won, tally) = (outcome == Verdict::Won, self.ops.at(op).tally);
                 let (extended, gone) = (tally.yes.count(), tally.no.count());
                 line!(LOCK, DEBUG, &self.traces.end(op).call, "extended", is_won, extended, gone);
+            }
+            Happening::Healed { node, slot } => {
+                let (node, key) = (self.nodes.name(node), self.key_text(slot));
+                line!(LOCK, DEBUG, "healed", node, key);
             }
             Happening::Lost { slot, cause } => {
                 let (key, cause) = (self.key_text(slot), lost_name(cause));

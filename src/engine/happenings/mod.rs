@@ -72,6 +72,8 @@ pub(in crate::engine) enum Happening<'a> {
     Unlock { lease: LeaseId, now: Instant },
     /// An extension begins.
     Extension { op: OpIndex, slot: SlotIndex, ttl_ms: u32 },
+    /// An extension gives the token to the node again.
+    Healed { node: NodeId, slot: SlotIndex },
     /// A caller's extension, or its adoption of a lease, is reported.
     Extended { op: OpIndex, outcome: Verdict },
     /// A lease that was adopted is handed over.

@@ -126,6 +126,7 @@ impl Locks {
             Happening::TransferUnwanted { .. } => {
                 saw(Sight::TransferUnwanted);
             }
+            Happening::Healed { .. } => saw(Sight::Healed),
             Happening::Unlock { lease, now } => {
                 count!(if self.slots.held(lease).is_some() {
                     self.counts.hold_ends(lease.slot, now);

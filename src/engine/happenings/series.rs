@@ -57,6 +57,7 @@ impl Locks {
             ("redbolt_releases_total", ("outcome", "unreported"), counts.unreported),
             ("redbolt_leases_lost_total", ("cause", "expired"), counts.lost_expired),
             ("redbolt_leases_lost_total", ("cause", "gone"), counts.lost_gone),
+            ("redbolt_leases_lost_total", ("cause", "forgotten"), counts.lost_forgotten),
             ("redbolt_leases_total", ("by", "first"), counts.leases.first),
             ("redbolt_leases_total", ("by", "transfer"), counts.leases.transfer),
             ("redbolt_leases_total", ("by", "wake"), counts.leases.wake),

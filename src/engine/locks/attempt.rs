@@ -234,16 +234,12 @@ impl Locks {
                 }
                 return self.gate_answered(slot_index, now);
             }
-            TokenState::Held if vote == Vote::Granted => {
-                self.note_late_vote(slot_index);
-                self.write_claim(id, slot_index, now);
-            }
             TokenState::Between | TokenState::Released => {
                 // The key's TTL may have begun only now.
                 let gone_at = now.real.plus_millis(slot.ttl_longest_ms);
                 slot.ends = rules::debt_ends(slot.ends, gone_at);
             }
-            TokenState::Held => self.check_holders(slot_index, now),
+            TokenState::Held => self.late_vote(id, slot_index, vote, now),
             TokenState::Free | TokenState::Offered | TokenState::GivenAway => {}
         }
         None
@@ -283,6 +279,9 @@ impl Locks {
             } else {
                 self.decide(slot_index)
             };
+        }
+        if slot.state() == TokenState::Held {
+            self.late_vote(id, slot_index, vote, now);
         }
         None
     }

@@ -7,7 +7,8 @@
 //!   because it may shorten the lease. Only a quorum moves the deadline on.
 //! - A quorum that confirms an extension after the old deadline comes too late: the lease is lost.
 //! - An extension can create no key: every form of the command compares first.
-//! - The client sends no other extension to a node that may still run an older one of the lease.
+//! - The client sends no longer extension to a node that may still run a shorter one of the lease,
+//!   and no extension where a delete may still run.
 
 use super::core::Locks;
 use super::fences::Fencing;
@@ -16,9 +17,9 @@ use super::slot::LeaseId;
 use super::steps::TokenState;
 use super::timers::Timer;
 use crate::command::{Answer, ExtendStep, append_extend};
-use crate::engine::event::{Event, LostCause};
+use crate::engine::event::LostCause;
 use crate::engine::happenings::Happening;
-use crate::error::{Cause, ExtendError};
+use crate::error::{Cause, ExtendError, Vote};
 use crate::node::{Now, Phase, Request};
 use crate::options::LockOptions;
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
@@ -142,23 +143,28 @@ impl Locks {
         slot.op = Some(index);
         slot.extensions = slot.extensions.saturating_add(1);
         slot.phase = slot.phase.next();
+        if ttl_ms > slot.ttl_ms {
+            slot.set_doubted();
+        }
         slot.ttl_ms = ttl_ms;
         slot.ttl_longest_ms = slot.ttl_longest_ms.max(ttl_ms);
         slot.ends = rules::deadline_once_written(slot.ends, new_deadline);
-        let candidates = rules::nodes_to_extend(slot.holds, slot.tainted);
-        let absent = all.without(slot.holds);
+        let candidates = rules::nodes_to_extend(slot.holds, slot.doubted());
+        let healed = self.nodes_to_heal(index, slot_index);
+        let absent = all.without(self.slots.at(slot_index).holds).without(healed);
         let op = self.ops.at_mut(index);
         op.round = Round::default();
         op.tally = Tally::begin(NodeMask::EMPTY, absent);
         op.blame_all(absent, Cause::Held);
         let mut encoded = None;
-        let (mut sent, mut away) = (NodeMask::EMPTY, all.without(absent));
+        let (mut sent, mut away) = (healed, all.without(absent).without(healed));
         for id in candidates {
             if self.send_extension(id, slot_index, &mut encoded, now) {
                 sent.insert(id);
                 away.remove(id);
             }
         }
+        self.heal(healed, index, slot_index, now);
         let coming = away.intersection(candidates);
         let awaited = self.nodes.awaitable(sent, coming, self.settings.quorum);
         for id in away.without(awaited) {
@@ -180,7 +186,7 @@ impl Locks {
 
     fn extension_not_sent(&mut self, id: NodeId, index: OpIndex, slot_index: SlotIndex) {
         let slot = self.slots.at(slot_index);
-        let is_tainted = slot.tainted.contains(id);
+        let is_tainted = slot.doubted().contains(id);
         let node = self.nodes.at(id);
         let cause = match node.dialect.extend {
             _ if is_tainted => Cause::ConnectionLost,
@@ -296,9 +302,19 @@ impl Locks {
                 if !slot.unanswered.contains(id) {
                     slot.holds.remove(id);
                 }
+                if rules::has_forgotten(!self.nodes.at(id).is_admitted()) {
+                    slot.granted.remove(id);
+                }
+                self.note_late_vote(slot_index);
                 if let Some(index) = current {
-                    self.ops.at_mut(index).tally.no(id);
-                    self.ops.at_mut(index).blame(id, Cause::Held);
+                    let healed =
+                        self.nodes_to_heal(index, slot_index).intersection(NodeMask::of(id));
+                    if healed.is_empty() {
+                        self.ops.at_mut(index).tally.no(id);
+                        self.ops.at_mut(index).blame(id, Cause::Held);
+                    } else {
+                        self.heal(healed, index, slot_index, now);
+                    }
                     self.decide_extension(slot_index, now);
                 }
                 self.check_holders(slot_index, now);
@@ -339,6 +355,31 @@ impl Locks {
         }
     }
 
+    /// A node answered a SET of a lease, or its connection ended before. It is the late SET of the
+    /// lease's attempt, or one that gives the token to the node again.
+    pub(super) fn late_vote(&mut self, id: NodeId, slot_index: SlotIndex, vote: Vote, now: Now) {
+        if vote == Vote::Granted {
+            self.note_late_vote(slot_index);
+            self.write_claim(id, slot_index, now);
+        }
+        if let Some(index) = self.slots.at(slot_index).op
+            && rules::is_of_round(self.ops.at(index).round.written.contains(id))
+        {
+            let op = self.ops.at_mut(index);
+            op.round.written.remove(id);
+            match vote {
+                Vote::Granted => op.tally.yes(id),
+                Vote::Denied => op.blame(id, Cause::Held),
+                Vote::Failed(cause) | Vote::Unknown(cause) => op.blame(id, cause),
+            }
+            if vote != Vote::Granted {
+                op.tally.no(id);
+            }
+            self.decide_extension(slot_index, now);
+        }
+        self.check_holders(slot_index, now);
+    }
+
     /// An extension is decided; the engine does not report its own extensions.
     pub(in crate::engine) fn end_extension(&mut self, index: OpIndex, outcome: Verdict) {
         if self.ops.at(index).kind == OpKind::Keep {
@@ -357,7 +398,9 @@ impl Locks {
             return;
         }
         let quorum = self.settings.quorum;
-        match self.ops.at(index).tally.decide(self.settings.node_count, quorum) {
+        let mut tally = self.ops.at(index).tally;
+        tally.yes = rules::votes_of_extension(tally.yes, slot.votes());
+        match tally.decide(self.settings.node_count, quorum) {
             Decision::Open => {}
             Decision::Won => {
                 let (new_deadline, kind) =
@@ -377,62 +420,9 @@ impl Locks {
                 self.slots.at_mut(slot_index).ends = rules::deadline_after_miss(ends, new_deadline);
                 self.end_extension(index, if lost { Verdict::Lost } else { Verdict::NoQuorum });
                 if lost && !is_adoption {
-                    self.lose_lease(slot_index, LostCause::Gone, now);
+                    self.lose_votes(slot_index, now);
                 }
             }
         }
-    }
-
-    /// Takes the result, judged at `now`.
-    pub(in crate::engine) fn report_extend(&mut self, index: OpIndex, now: Instant) -> Event {
-        let op = self.ops.at(index);
-        let (slot_index, kind, outcome, keep) = (op.slot(), op.kind, op.outcome, op.keep);
-        let lease = self.slots.lease_id(slot_index);
-        let slot = self.slots.at(slot_index);
-        let all = self.nodes.all();
-        let (yes, gone) = (op.tally.yes, all.without(slot.holds));
-        // A node may still run an extension from a dead connection.
-        let open = op.tally.open.union(slot.tainted).without(yes);
-        let ballot = || self.ballot(index, yes, gone.without(yes), open.without(gone), now);
-        let is_late = outcome == Verdict::Won && !rules::is_extended_in_time(now, slot.ends);
-        let judged = if is_late { Verdict::Expired } else { outcome };
-        let result = match judged {
-            Verdict::Won => Ok(()),
-            Verdict::Expired => Err(ExtendError::Expired),
-            Verdict::Lost => Err(ExtendError::Lost(ballot())),
-            Verdict::Cancelled => Err(ExtendError::Cancelled),
-            Verdict::NoQuorum
-            | Verdict::Open
-            | Verdict::Taken
-            | Verdict::Unlocked(_)
-            | Verdict::Answered => Err(ExtendError::NoQuorum(ballot())),
-        };
-        let op = self.ops.id(index);
-        self.observe(Happening::Extended { op: index, outcome: judged });
-        self.close_op(index);
-        // A release may have taken the slot over meanwhile.
-        if self.slots.at(slot_index).op == Some(index) {
-            self.slots.at_mut(slot_index).op = None;
-        }
-        if kind == OpKind::Adopt {
-            if result.is_ok() {
-                // Another client won the lock; this client knows only which nodes extended it.
-                self.slots.at_mut(slot_index).granted = yes;
-                self.observe(Happening::Adopted { slot: slot_index, now });
-                if let Some(keep) = keep {
-                    self.begin_keeping(slot_index, keep, self.both_clocks(now));
-                    self.claim(slot_index, keep, self.both_clocks(now));
-                }
-            } else {
-                if let Some(keep) = keep {
-                    self.close_keep(keep);
-                }
-                self.leave_slot(slot_index);
-            }
-            return Event::Adopt { op, result: result.map(|()| lease) };
-        }
-        self.slots.free_if_unnamed(slot_index);
-        self.plan_extension(slot_index, outcome, self.both_clocks(now));
-        Event::Extend { op, lease, result }
     }
 }

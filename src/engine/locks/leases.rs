@@ -9,7 +9,7 @@
 
 use super::core::{Done, Locks};
 use super::op::{OpKind, Verdict};
-use super::slot::{CHANGED, LATE_VOTE, LeaseId};
+use super::slot::{CHANGED, LATE_VOTE, LeaseId, Slot};
 use super::steps::TokenState;
 use super::timers::Timer;
 use crate::engine::care::{Loss, third};
@@ -166,8 +166,8 @@ impl Locks {
             match self.ops.at(op).kind {
                 OpKind::Keep => self.end_keep_alive(slot_index),
                 OpKind::Extend => {
-                    let is_gone = cause == LostCause::Gone;
-                    self.finish(op, if is_gone { Verdict::Lost } else { Verdict::Expired });
+                    let is_expired = cause == LostCause::Expired;
+                    self.finish(op, if is_expired { Verdict::Expired } else { Verdict::Lost });
                 }
                 OpKind::Free
                 | OpKind::Acquire
@@ -196,8 +196,20 @@ impl Locks {
             && slot.op.is_none_or(|op| self.ops.at(op).kind != OpKind::Adopt)
             && !slot.holds.has_at_least(self.settings.quorum)
         {
-            self.lose_lease(slot_index, LostCause::Gone, now);
+            self.lose_votes(slot_index, now);
         }
+    }
+
+    /// No quorum can hold the key any more.
+    pub(super) fn lose_votes(&mut self, slot_index: SlotIndex, now: Now) {
+        let slot = self.slots.at(slot_index);
+        let absent = self.nodes.all().without(slot.holds);
+        let (deleted, forgetful) =
+            (absent.intersection(slot.granted), absent.without(self.nodes.voters()));
+        let needed = self.settings.node_count - self.settings.quorum + 1;
+        let is_forgotten = !deleted.has_at_least(needed) && !forgetful.is_empty();
+        let cause = if is_forgotten { LostCause::Forgotten } else { LostCause::Gone };
+        self.lose_lease(slot_index, cause, now);
     }
 
     /// Notes that the lease's deadline has changed.
@@ -270,7 +282,7 @@ impl Locks {
     /// The nodes that granted a lease, late ones included.
     #[must_use]
     pub(in crate::engine) fn votes(&self, lease: LeaseId) -> NodeMask {
-        self.slots.held(lease).map_or(NodeMask::EMPTY, |slot| slot.granted)
+        self.slots.held(lease).map_or(NodeMask::EMPTY, Slot::votes)
     }
 
     pub(in crate::engine) fn held_name(&self, lease: LeaseId) -> Option<(&[u8], &TokenBytes)> {

@@ -314,6 +314,7 @@ impl Locks {
         self.remember(slot_index, None, now.real);
         let slot = self.slots.at_mut(slot_index);
         slot.tainted = rules::with_held(slot.tainted, slot.holds);
+        slot.set_doubted();
         if slot.holds.is_empty() {
             slot.step(TokenInput::Release);
         } else {
@@ -399,6 +400,7 @@ impl Locks {
             // A lease deletes its key by its own release.
             if slot.state() == TokenState::Offered || slot.state().is_deleted() {
                 slot.tainted.insert(id);
+                slot.set_doubted();
                 self.owe(id, slot_index, now);
             }
         }
@@ -454,6 +456,7 @@ impl Locks {
         }
         let slot = self.slots.at_mut(slot_index);
         slot.tainted.insert(id);
+        slot.set_doubted();
         rules::take_vote_back(&mut slot.granted, id);
         if slot.state().is_deleted() && rules::runs_behind(slot.holds.contains(id)) {
             return;

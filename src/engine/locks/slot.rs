@@ -43,7 +43,8 @@ pub(in crate::engine) struct Slot {
     pub(in crate::engine) ttl_ms: u32,
     /// The longest TTL that any command for this slot carried.
     pub(in crate::engine) ttl_longest_ms: u32,
-    /// The nodes that granted.
+    /// The nodes that granted, less those that have forgotten it since. A node that granted and does
+    /// not hold the key was told to delete it.
     pub(in crate::engine) granted: NodeMask,
     /// The nodes that may hold the key.
     pub(in crate::engine) holds: NodeMask,
@@ -79,6 +80,8 @@ pub(in crate::engine) const CHANGED: u8 = 4;
 const FENCED: u8 = 8;
 /// A waiting call has offered the token: a holder may hand its lock over to it.
 const OFFERED: u8 = 16;
+/// A late command at a tainted node could take the key, or shorten its life.
+const DOUBTED: u8 = 32;
 
 const _: () = assert!(size_of::<Slot>() == 128, "a million leases have a slot each");
 
@@ -102,7 +105,7 @@ impl Slots {
         let slot = self.at_mut(index);
         slot.step(input);
         slot.op = None;
-        slot.marks &= !(KEPT | FENCED | OFFERED);
+        slot.marks &= !(KEPT | FENCED | OFFERED | DOUBTED);
         slot.refs = 0;
         slot.phase = Phase::default();
         slot.extensions = 0;
@@ -221,6 +224,21 @@ impl Slot {
 
     pub(in crate::engine) const fn set_offered(&mut self) {
         self.marks |= OFFERED;
+    }
+
+    /// The nodes where a late command could do harm. A late extension does none if it is as long as
+    /// those behind it: it finds the key with the token and extends it, or does nothing.
+    pub(in crate::engine) const fn doubted(&self) -> NodeMask {
+        if self.marks & DOUBTED == 0 { NodeMask::EMPTY } else { self.tainted }
+    }
+
+    pub(in crate::engine) const fn set_doubted(&mut self) {
+        self.marks |= DOUBTED;
+    }
+
+    /// The nodes that hold the key, as far as the client knows.
+    pub(in crate::engine) const fn votes(&self) -> NodeMask {
+        self.granted.intersection(self.holds)
     }
 
     /// Marks the slot as listed. Returns whether it was not listed before.

@@ -21,6 +21,15 @@ use super::handing::{
     the_list_that_comes_with_a_late_word_goes_with_the_lock,
     what_is_owed_for_a_part_of_a_lock_is_owed_for_longer_than_its_ttl,
 };
+use super::healing::{
+    a_lease_that_is_kept_outlives_the_memory_of_all_its_nodes,
+    a_node_that_has_no_vote_yet_does_not_get_the_token,
+    a_node_that_may_still_run_a_shorter_extension_does_not_get_the_token,
+    a_node_that_was_told_to_delete_the_key_never_gets_it_again,
+    an_adoption_gives_the_token_to_no_node,
+    an_answer_that_comes_after_its_round_does_not_count_in_the_next,
+    the_release_goes_behind_a_set_that_gives_the_token_again,
+};
 use super::ownership::a_lease_is_given_away_once_every_node_has_answered_its_extension;
 use super::patience::a_node_that_left_since_one_was_tried_first_is_not_written_to;
 use super::releasing::{
@@ -113,6 +122,17 @@ const TESTS: &[(Mutant, fn())] = &[
     (Mutant::NoScriptNotFollowed, an_unknown_command_steps_down_and_the_release_is_sent_again),
     // It needs a client that adopts the lease while the command is on its way.
     (Mutant::UnsettledGivenAway, a_lease_is_given_away_once_every_node_has_answered_its_extension),
+    // What these break needs a node that forgets, and more than one that is away behind it.
+    (Mutant::AdoptionHeals, an_adoption_gives_the_token_to_no_node),
+    (Mutant::DeletedHealed, a_node_that_was_told_to_delete_the_key_never_gets_it_again),
+    (
+        Mutant::TaintedNodeHealed,
+        a_node_that_may_still_run_a_shorter_extension_does_not_get_the_token,
+    ),
+    (Mutant::QuarantinedNodeHealed, a_node_that_has_no_vote_yet_does_not_get_the_token),
+    (Mutant::HealNotReleased, the_release_goes_behind_a_set_that_gives_the_token_again),
+    (Mutant::EarlierRoundCounts, an_answer_that_comes_after_its_round_does_not_count_in_the_next),
+    (Mutant::ForgettingTakenForDelete, a_lease_that_is_kept_outlives_the_memory_of_all_its_nodes),
     // The release stands behind it on the connection.
     (
         Mutant::StaleExtensionResent,

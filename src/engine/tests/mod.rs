@@ -12,6 +12,7 @@ mod extending;
 mod fencing;
 mod fuzzed;
 mod handing;
+mod healing;
 mod keeping;
 mod limits;
 mod notices;

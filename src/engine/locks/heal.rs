@@ -1,0 +1,95 @@
+//! Nodes that have forgotten a lease get its token again, with its next extension.
+//!
+//! # Invariants
+//!
+//! - A node that held the key and answers that it is gone was told to delete it, unless it has
+//!   restarted, was a replica meanwhile, or was silent for a TTL. It never gets the token again.
+//! - Only a node that may vote gets the token. One that has restarted gives nobody a vote until all
+//!   that it may have forgotten is over.
+//! - Such a SET is a SET: the release goes behind it, and its node may hold the key meanwhile.
+
+use super::core::Locks;
+use super::op::OpKind;
+use super::steps::TokenState;
+use crate::engine::happenings::Happening;
+use crate::node::{Now, Request};
+use crate::quorum::{NodeId, NodeMask};
+use crate::rules;
+use crate::slab::{OpIndex, SlotIndex};
+
+use std::time::Duration;
+
+impl Locks {
+    /// The nodes that get the token again with this extension. An adoption heals none: the client
+    /// does not know yet whether a quorum holds the lease.
+    pub(super) fn nodes_to_heal(&self, index: OpIndex, slot_index: SlotIndex) -> NodeMask {
+        let slot = self.slots.at(slot_index);
+        let absent = self.nodes.all().without(slot.holds);
+        if absent.is_empty() || !rules::may_heal(self.ops.at(index).kind != OpKind::Adopt) {
+            return NodeMask::EMPTY;
+        }
+        let forgetful = rules::nodes_that_forgot(absent, slot.granted);
+        let sure = rules::nodes_to_heal(forgetful, slot.doubted());
+        rules::nodes_healed(sure, self.nodes.voters())
+    }
+
+    /// Writes the SETs of an extension.
+    pub(super) fn heal(
+        &mut self,
+        nodes: NodeMask,
+        index: OpIndex,
+        slot_index: SlotIndex,
+        now: Now,
+    ) {
+        if nodes.is_empty() {
+            return;
+        }
+        self.encode_plain_set(slot_index);
+        for id in nodes {
+            // As for an extension: half of the count of references is left for the release.
+            let has_room = self.slots.at(slot_index).refs <= u16::MAX / 2;
+            if !has_room || !self.write(id, Request::Set(slot_index), now) {
+                let cause = self.nodes.at(id).cause();
+                let op = self.ops.at_mut(index);
+                op.tally.no(id);
+                op.blame(id, cause);
+                continue;
+            }
+            self.observe(Happening::Healed { node: id, slot: slot_index });
+            let slot = self.slots.at_mut(slot_index);
+            slot.holds = rules::with_healed(slot.holds, NodeMask::of(id));
+            slot.unanswered.insert(id);
+            let op = self.ops.at_mut(index);
+            op.round.written.insert(id);
+            op.tally.open.insert(id);
+        }
+    }
+
+    /// A node that is connected again was silent for so long, and may be another process than
+    /// before: then nothing that was sent to the last one can run any more.
+    #[cold]
+    pub(in crate::engine) fn node_is_back(
+        &mut self,
+        id: NodeId,
+        silence: Duration,
+        is_reborn: bool,
+    ) {
+        let held = |place: &SlotIndex| self.slots.at(*place).state() == TokenState::Held;
+        let leases: Vec<SlotIndex> =
+            self.slots.iter().map(|(index, _)| index).filter(held).collect();
+        for index in leases {
+            let slot = self.slots.at_mut(index);
+            if is_reborn {
+                slot.tainted.remove(id);
+                slot.unanswered.remove(id);
+            }
+            // The key's time there is over, unless another command has extended it.
+            if silence >= Duration::from_millis(slot.ttl_longest_ms.into())
+                && slot.holds.contains(id)
+            {
+                slot.granted.remove(id);
+                self.note_late_vote(index);
+            }
+        }
+    }
+}

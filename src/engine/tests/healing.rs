@@ -1,0 +1,268 @@
+//! Nodes that forget a lease get its token again: it outlives them.
+
+use super::sets::{Stores, serve, stores};
+use super::*;
+
+/// The time for which a node that has restarted has no vote, and a little more.
+const GUARD: Duration = Duration::from_millis(10_200);
+
+fn kept() -> LockOptions {
+    LockOptions::new(TTL).keep_alive()
+}
+
+/// Nodes that remember, and the process that each of them is.
+struct Fleet {
+    rig: Rig,
+    stores: Stores,
+    lives: Vec<usize>,
+}
+
+impl Fleet {
+    fn new(nodes: usize) -> Self {
+        let rig = Rig::with(nodes, |config| config.restart_guard(RestartGuard::On).max_ttl(TTL));
+        Self { rig, stores: stores(nodes), lives: vec![0; nodes] }
+    }
+
+    fn lease(&mut self, options: LockOptions) -> LeaseId {
+        self.rig.acquire_with("a", options);
+        serve(&mut self.rig, &mut self.stores);
+        self.rig.locked()
+    }
+
+    fn info(&self, index: usize) -> String {
+        let life = self.lives[index];
+        let uptime = if life == 0 { 9999 } else { 0 };
+        format!("run_id:{index}-{life}\r\nuptime_in_seconds:{uptime}\r\n")
+    }
+
+    /// The connection to the node ends.
+    fn lose(&mut self, index: usize) {
+        self.rig.lose(index);
+    }
+
+    /// The client connects to the node again.
+    fn connect(&mut self, index: usize) {
+        let info = self.info(index);
+        self.rig.greet(index, HELLO, &info);
+    }
+
+    /// The node loses its memory.
+    fn restart(&mut self, index: usize) {
+        self.lose(index);
+        self.stores[index].clear();
+        self.lives[index] += 1;
+        self.connect(index);
+    }
+
+    /// Time passes, and all nodes that are connected answer.
+    fn run(&mut self, duration: Duration) {
+        let end = self.rig.now + duration;
+        while self.rig.now < end {
+            self.rig.advance(10 * MS);
+            self.rig.collect();
+            for index in 0..self.stores.len() {
+                let first = self.rig.inbox[index].first();
+                if first.is_some_and(|command| command[0] == "HELLO") {
+                    let parts = self.rig.inbox[index].drain(..).count();
+                    let info = self.info(index).replace("seconds:0", "seconds:10");
+                    self.rig.receive(index, HELLO);
+                    let answer = format!("${}\r\n{info}\r\n", info.len());
+                    (1..parts).for_each(|_| self.rig.receive(index, &answer));
+                }
+            }
+            serve(&mut self.rig, &mut self.stores);
+        }
+    }
+
+    fn votes(&self, lease: LeaseId) -> u32 {
+        self.rig.engine.votes(lease).count()
+    }
+
+    /// The commands that a node has yet to answer, each as `SET NX`, `SET IFEQ`, ..
+    fn asked(&mut self, index: usize) -> Vec<String> {
+        self.rig.collect();
+        let name = |command: &Vec<String>| match command.get(3) {
+            Some(kind) => format!("{} {kind}", command[0]),
+            None => command[0].clone(),
+        };
+        self.rig.inbox[index].iter().map(name).collect()
+    }
+}
+
+#[test]
+pub(super) fn a_lease_that_is_kept_outlives_the_memory_of_all_its_nodes() {
+    let mut fleet = Fleet::new(5);
+    let lease = fleet.lease(kept());
+    for index in [0, 1, 2, 3, 4, 0, 1] {
+        fleet.restart(index);
+        fleet.run(TTL / 3);
+        assert_eq!(fleet.votes(lease), 4, "the node has forgotten the lease");
+        assert!(fleet.stores[index].is_empty(), "it has no vote yet");
+        fleet.run(GUARD);
+        assert!(!fleet.rig.engine.is_lost(lease));
+        assert_eq!(fleet.votes(lease), 5, "node {index} holds the lease again");
+    }
+    assert!(fleet.rig.engine.poll_event(fleet.rig.now).is_none(), "nobody asked for anything");
+    fleet.rig.engine.release(lease, fleet.rig.now);
+    serve(&mut fleet.rig, &mut fleet.stores);
+    assert!(fleet.stores.iter().all(|store| store.is_empty()));
+    assert_eq!(fleet.rig.engine.slots_in_use(), 0);
+}
+
+#[test]
+pub(super) fn a_node_that_has_no_vote_yet_does_not_get_the_token() {
+    let mut fleet = Fleet::new(3);
+    let lease = fleet.lease(LockOptions::new(TTL));
+    fleet.restart(2);
+    for _ in 0..3 {
+        fleet.rig.engine.extend(lease, TTL, fleet.rig.now).unwrap();
+        serve(&mut fleet.rig, &mut fleet.stores);
+        assert!(fleet.stores[2].is_empty());
+        fleet.run(TTL / 4);
+        while fleet.rig.engine.poll_event(fleet.rig.now).is_some() {}
+    }
+}
+
+/// Another client has deleted the key there: by `unlock --force`, or with the token.
+#[test]
+pub(super) fn a_node_that_was_told_to_delete_the_key_never_gets_it_again() {
+    let mut fleet = Fleet::new(5);
+    let lease = fleet.lease(kept());
+    fleet.stores[1].clear();
+    fleet.run(TTL);
+    assert_eq!(fleet.votes(lease), 4);
+    fleet.restart(1);
+    fleet.run(TTL * 3);
+    assert!(fleet.stores[1].is_empty());
+    assert_eq!(fleet.votes(lease), 4);
+    // A quorum of such nodes is the loss of the lease.
+    fleet.stores[2].clear();
+    fleet.stores[3].clear();
+    fleet.run(TTL / 2);
+    let event = fleet.rig.engine.poll_event(fleet.rig.now);
+    assert!(matches!(event, Some(Event::Lost { cause: LostCause::Gone, .. })), "{event:?}");
+}
+
+#[test]
+fn a_node_that_was_silent_for_a_ttl_gets_the_token_again_in_the_same_round() {
+    let mut fleet = Fleet::new(3);
+    let lease = fleet.lease(kept());
+    fleet.lose(2);
+    fleet.run(TTL + 100 * MS);
+    assert!(!fleet.rig.engine.is_lost(lease));
+    // The key's time has run out there.
+    fleet.stores[2].clear();
+    fleet.connect(2);
+    fleet.run(TTL / 2);
+    assert_eq!(fleet.stores[2].len(), 1);
+    assert_eq!(fleet.votes(lease), 3);
+}
+
+#[test]
+fn a_node_that_had_no_vote_when_the_lock_was_taken_gets_the_token_with_the_next_extension() {
+    let mut fleet = Fleet::new(3);
+    fleet.restart(2);
+    let lease = fleet.lease(kept());
+    assert_eq!(fleet.votes(lease), 2);
+    fleet.run(GUARD + TTL / 2);
+    assert_eq!(fleet.votes(lease), 3);
+}
+
+#[test]
+pub(super) fn an_adoption_gives_the_token_to_no_node() {
+    let mut fleet = Fleet::new(5);
+    let token = "of another client";
+    fleet.stores[0].insert("a".to_owned(), token.to_owned());
+    fleet.stores[1].insert("a".to_owned(), token.to_owned());
+    fleet.rig.engine.adopt(b"a", token.as_bytes(), &kept(), fleet.rig.now).unwrap();
+    serve(&mut fleet.rig, &mut fleet.stores);
+    let event = fleet.rig.engine.poll_event(fleet.rig.now);
+    assert!(matches!(event, Some(Event::Adopt { result: Err(_), .. })), "{event:?}");
+    assert!(fleet.stores[2].is_empty());
+    // Nor does it know of a node that lacks the key whether it was told to delete it.
+    fleet.stores[2].insert("a".to_owned(), token.to_owned());
+    fleet.rig.engine.adopt(b"a", token.as_bytes(), &kept(), fleet.rig.now).unwrap();
+    serve(&mut fleet.rig, &mut fleet.stores);
+    let Some(Event::Adopt { result: Ok(lease), .. }) = fleet.rig.engine.poll_event(fleet.rig.now)
+    else {
+        panic!("not adopted");
+    };
+    fleet.run(TTL);
+    assert_eq!(fleet.votes(lease), 3);
+    assert!(fleet.stores[3].is_empty() && fleet.stores[4].is_empty());
+}
+
+#[test]
+pub(super) fn an_answer_that_comes_after_its_round_does_not_count_in_the_next() {
+    let mut fleet = Fleet::new(3);
+    let lease = fleet.lease(LockOptions::new(TTL));
+    fleet.restart(2);
+    fleet.rig.engine.extend(lease, TTL, fleet.rig.now).unwrap();
+    fleet.run(TTL / 2);
+    while fleet.rig.engine.poll_event(fleet.rig.now).is_some() {}
+    fleet.rig.engine.extend(lease, TTL, fleet.rig.now).unwrap();
+    fleet.run(GUARD - TTL / 2);
+    while fleet.rig.engine.poll_event(fleet.rig.now).is_some() {}
+    // Of this round only the late answer comes.
+    fleet.rig.engine.extend(lease, TTL, fleet.rig.now).unwrap();
+    assert_eq!(fleet.asked(2), ["SET NX"]);
+    fleet.rig.answer(0, "+OK\r\n");
+    fleet.rig.advance(60 * MS);
+    let event = fleet.rig.engine.poll_event(fleet.rig.now);
+    assert!(matches!(event, Some(Event::Extend { result: Err(_), .. })), "{event:?}");
+    fleet.rig.answer(1, "+OK\r\n");
+    fleet.rig.engine.extend(lease, TTL, fleet.rig.now).unwrap();
+    assert_eq!(fleet.asked(2), ["SET NX", "SET IFEQ"], "behind the SET it may hold the key");
+    fleet.rig.answer(2, "+OK\r\n");
+    fleet.rig.answer(0, "+OK\r\n");
+    assert!(fleet.rig.engine.poll_event(fleet.rig.now).is_none(), "one node has voted");
+    fleet.rig.answer(2, "+OK\r\n");
+    let event = fleet.rig.engine.poll_event(fleet.rig.now);
+    assert!(matches!(event, Some(Event::Extend { result: Ok(()), .. })), "{event:?}");
+}
+
+#[test]
+pub(super) fn the_release_goes_behind_a_set_that_gives_the_token_again() {
+    let mut fleet = Fleet::new(3);
+    let lease = fleet.lease(kept());
+    fleet.restart(2);
+    let begun = fleet.rig.now;
+    while fleet.asked(2) != ["SET NX"] {
+        assert!(begun.until(fleet.rig.now) < TTL * 2, "it gets the token again");
+        serve(&mut fleet.rig, &mut fleet.stores);
+        fleet.run(10 * MS);
+        fleet.rig.advance(10 * MS);
+    }
+    fleet.rig.engine.release(lease, fleet.rig.now);
+    assert_eq!(fleet.asked(2), ["SET NX", "DELIFEQ"]);
+    // Where the connection ends, the delete is owed.
+    fleet.lose(2);
+    assert_eq!(fleet.rig.engine.nodes(fleet.rig.now)[2].debts, 1);
+}
+
+/// The shorter extension ran over a connection that has ended, and may run behind the longer one.
+#[test]
+pub(super) fn a_node_that_may_still_run_a_shorter_extension_does_not_get_the_token() {
+    let mut fleet = Fleet::new(3);
+    let lease = fleet.lease(LockOptions::new(TTL));
+    fleet.rig.engine.extend(lease, TTL / 2, fleet.rig.now).unwrap();
+    fleet.lose(2);
+    serve(&mut fleet.rig, &mut fleet.stores);
+    // Another process is there, older than the end of the connection: the first may be alive.
+    fleet.stores[2].clear();
+    fleet.lives[2] += 1;
+    let info = fleet.info(2).replace("seconds:0", "seconds:5000");
+    fleet.rig.greet(2, HELLO, &info);
+    fleet.rig.engine.poll_event(fleet.rig.now);
+    fleet.rig.engine.extend(lease, TTL / 2, fleet.rig.now).unwrap();
+    assert_eq!(fleet.asked(2), ["SET IFEQ"], "it is as long as the one before");
+    serve(&mut fleet.rig, &mut fleet.stores);
+    fleet.rig.engine.poll_event(fleet.rig.now);
+    for _ in 0..4 {
+        fleet.rig.engine.extend(lease, TTL, fleet.rig.now).unwrap();
+        fleet.run(TTL / 2);
+        while fleet.rig.engine.poll_event(fleet.rig.now).is_some() {}
+    }
+    assert!(fleet.stores[2].is_empty());
+    assert_eq!(fleet.votes(lease), 2);
+}
