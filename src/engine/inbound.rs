@@ -99,6 +99,10 @@ impl Engine {
             self.drop_connection(id, Cause::TlsWanted, now);
             return self.refresh(id, now);
         }
+        let node = self.locks.nodes.at(id);
+        if let Some(last_answer) = node.last_answer().filter(|_| node.is_stalled()) {
+            self.locks.node_is_back(id, now.real.saturating_since(last_answer), false);
+        }
         self.locks.nodes.heard(id, now);
         while !input.is_empty() || self.locks.nodes.at(id).has_unread() {
             let (step, no_master) = self.locks.nodes.read(id, &mut input, now);

@@ -10,6 +10,7 @@
 //! `REDBOLT_CHAOS=300` makes each test with faults last for this many seconds; `REDBOLT_SEED`
 //! repeats its faults.
 
+mod outliving;
 mod worker;
 
 use std::fs;
@@ -204,13 +205,8 @@ fn run(work: Work, quorum: Quorum, faults: &[Fault], rounds: usize) {
     // The servers are too young to vote at first.
     assert!(eventually(Duration::from_secs(20), || workers.turns() > 50), "no turns are made");
 
-    let seed = std::env::var("REDBOLT_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seed = seed.unwrap_or_else(|| now().as_nanos());
-    println!("REDBOLT_SEED={seed}");
-    let mut random = StdRng::seed_from_u64(seed);
-    let seconds = std::env::var("REDBOLT_CHAOS").ok().and_then(|text| text.parse().ok());
-    let end = seconds.map(|seconds| now() + Duration::from_secs(seconds));
-    let goes_on = |round: usize| end.map_or(round < rounds, |end| now() < end);
+    let mut random = StdRng::seed_from_u64(chosen_seed());
+    let goes_on = lasts(rounds);
     for (round, &fault) in faults.iter().cycle().enumerate() {
         if !goes_on(round) {
             break;
@@ -228,6 +224,21 @@ fn run(work: Work, quorum: Quorum, faults: &[Fault], rounds: usize) {
         }
     }
     check_counts(work, &cluster, &mut workers, dir.path());
+}
+
+/// The seed of the faults, and prints it.
+fn chosen_seed() -> u64 {
+    let seed = std::env::var("REDBOLT_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = seed.unwrap_or_else(|| now().as_nanos());
+    println!("REDBOLT_SEED={seed}");
+    seed
+}
+
+/// Whether a test goes on with this round: for as many rounds, or as long as the user asked for.
+fn lasts(rounds: usize) -> impl Fn(usize) -> bool {
+    let seconds = std::env::var("REDBOLT_CHAOS").ok().and_then(|text| text.parse().ok());
+    let end = seconds.map(|seconds| now() + Duration::from_secs(seconds));
+    move |round| end.map_or(round < rounds, |end| now() < end)
 }
 
 /// Ends the workers, and checks that no count was lost and no key is left.

@@ -65,8 +65,8 @@ impl Locks {
         }
     }
 
-    /// A node that is connected again was silent for so long, and may be another process than
-    /// before: then nothing that was sent to the last one can run any more.
+    /// A node that answers again was silent for so long. If it is another process than before,
+    /// nothing that was sent to the last one can run any more.
     #[cold]
     pub(in crate::engine) fn node_is_back(
         &mut self,

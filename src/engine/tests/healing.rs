@@ -158,6 +158,29 @@ fn a_node_that_was_silent_for_a_ttl_gets_the_token_again_in_the_same_round() {
     assert_eq!(fleet.votes(lease), 3);
 }
 
+/// The connection lives on, and what was written runs when the node does.
+#[test]
+fn a_node_that_stood_still_for_a_ttl_gets_the_token_again() {
+    let mut fleet = Fleet::new(3);
+    let lease = fleet.lease(kept());
+    fleet.rig.advance(10 * MS);
+    let frozen_at = fleet.rig.now;
+    while frozen_at.until(fleet.rig.now) < TTL + 100 * MS {
+        fleet.rig.advance(10 * MS);
+        fleet.rig.collect();
+        for index in 0..2 {
+            while !fleet.rig.inbox[index].is_empty() {
+                fleet.rig.answer(index, "+OK\r\n");
+            }
+        }
+    }
+    assert_eq!(fleet.asked(2), ["SET IFEQ"]);
+    fleet.stores[2].clear();
+    fleet.run(TTL / 2);
+    assert_eq!(fleet.stores[2].len(), 1);
+    assert_eq!(fleet.votes(lease), 3);
+}
+
 #[test]
 fn a_node_that_had_no_vote_when_the_lock_was_taken_gets_the_token_with_the_next_extension() {
     let mut fleet = Fleet::new(3);
