@@ -16,6 +16,8 @@ mod healing;
 mod keeping;
 mod limits;
 mod notices;
+#[cfg(feature = "sim")]
+mod outliving;
 mod ownership;
 mod patience;
 mod prefixed;
