@@ -1,7 +1,7 @@
 #!/bin/sh
-# Restarts the lock nodes one after the other, each when all nodes vote again: clients have a quorum
-# at all times. The script ends at the first node that does not come back, with the exit code of
-# redbolt doctor.
+# Restarts the lock nodes one after the other, each when all nodes vote again and each lock that is
+# held has a vote to spare. So clients have a quorum at all times, and no lock is lost. The script ends
+# at the first node that does not come back, with the exit code of redbolt doctor.
 #
 # usage: rolling-restart.sh COMMAND
 #   sh runs COMMAND for each node of REDBOLT_NODES, with the node's $HOST and $PORT. COMMAND ends when the
@@ -12,13 +12,12 @@
 # SETTLE  seconds until the next restart (6), in which all clients find the node again: a client tries at
 #         least once in 5 s
 #
-# Locks that are held meanwhile go on if the nodes keep every write, as with node.conf. If the nodes
-# keep no writes, a lock is lost when most of them restart while it is held.
+# A lock that is held meanwhile has its votes back soon after, if its client extends it.
 set -eu
 
-# Waits until all nodes vote; if they do not, shows the doctor's report and ends.
+# Waits until all nodes vote and no lock would miss one of them; otherwise shows why, and ends.
 all_vote() {
-  report=$(redbolt doctor --wait "${WAIT:-5m}" 2>&1) || {
+  report=$(redbolt doctor --wait "${WAIT:-5m}" 2>&1 && redbolt ls --wait "${WAIT:-5m}" 2>&1) || {
     code=$?
     printf '%s\n' "$report" >&2
     exit "$code"

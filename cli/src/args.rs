@@ -269,12 +269,11 @@ are left out that locks may be missing. Locks of other libraries are listed as w
 string keys: nothing tells them apart.
 
 How long a lock is held is known where its holder says so beside it, as redbolt run and elect do; else
---long shows unknown.
-
-With --json each lock is one object on its own line.
+--long shows unknown. With --json each lock is one object on its own line.
 
 Example:  redbolt ls
           redbolt ls --long                       what is stuck
+          redbolt ls --wait 5m                    before the next node restarts
           redbolt ls 'sku:*' --json")]
 pub(crate) struct LsArgs {
     /// Names to list: * for anything, ? for one letter, [a-c] for one of these
@@ -286,6 +285,9 @@ pub(crate) struct LsArgs {
     /// Show how long each lock has been held, longest held first
     #[arg(short, long)]
     pub(crate) long: bool,
+    /// How long to wait until each lock has a vote to spare; exit code 75 if one still has none
+    #[arg(short, long, value_name = "D", value_parser = duration)]
+    pub(crate) wait: Option<Duration>,
 }
 
 #[derive(Debug, Args)]

@@ -1,18 +1,23 @@
 //! `redbolt ls`: the locks on the nodes, with their holders.
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
+use std::thread::sleep;
 use std::time::Duration;
 
-use redbolt::{Cause, Client};
+use redbolt::{Cause, Client, now};
 use serde_json::{Value, json};
 
 use crate::args::{Global, LsArgs};
-use crate::exit::{DOCTOR, Failure, NO_QUORUM, not_searched};
+use crate::exit::{DOCTOR, Failure, NO_QUORUM, TAKEN, not_searched};
 use crate::inspect::{Listing, NodeKey, Searched, SeenLock, Verdict, search};
 use crate::output::{ms, note, say, short, shown};
 use crate::table::Table;
 use crate::{holders, look, terminal};
+
+/// The time between two looks, with --wait.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// The remedy for a user who may not list locks.
 const LIST_RIGHTS: &str = "grant the user +scan +getrange +pttl";
@@ -20,7 +25,23 @@ const LIST_RIGHTS: &str = "grant the user +scan +getrange +pttl";
 pub(crate) fn run(global: &Global, args: &LsArgs) -> Result<(), Failure> {
     let (client, _) = look::client(global)?;
     let limit = usize::try_from(args.limit).unwrap_or(usize::MAX);
-    let mut listing = search(&client, prefix(global), &args.pattern.0, limit)?;
+    let quorum = client.quorum();
+    let end = args.wait.map(|wait| now() + wait);
+    let mut before = None;
+    let (mut listing, count) = loop {
+        let listing = search(&client, prefix(global), &args.pattern.0, limit)?;
+        let all = without_spare(&listing, quorum);
+        // A lock that is taken just now has its last votes a moment later.
+        let count = match &before {
+            Some(before) => all.intersection(before).count(),
+            None => all.len(),
+        };
+        if count == 0 || end.is_none_or(|end| end <= now()) {
+            break (listing, count);
+        }
+        before = Some(all);
+        sleep(LOOK_AGAIN);
+    };
     if args.long {
         listing.locks.sort_by_key(|lock| Reverse(held_for(lock)));
     }
@@ -34,12 +55,6 @@ pub(crate) fn run(global: &Global, args: &LsArgs) -> Result<(), Failure> {
     } else if !may_miss {
         say(format_args!("no locks match {}", shown(&args.pattern.0)))?;
     }
-    let quorum = client.quorum();
-    let needs_all = |lock: &&SeenLock| {
-        let holder = lock.holder.as_ref();
-        holder.is_some_and(|by| holders::no_spare(by, quorum, lock.nodes.len()).is_some())
-    };
-    let count = listing.locks.iter().filter(needs_all).count();
     if count > 0 && !global.json {
         let (locks, them) = (counted(count, "lock"), if count == 1 { "it" } else { "them" });
         say(format_args!(
@@ -64,7 +79,27 @@ pub(crate) fn run(global: &Global, args: &LsArgs) -> Result<(), Failure> {
     {
         note(format_args!("where the holder has no name, {why}"));
     }
-    if may_miss { Err(Failure::code(NO_QUORUM)) } else { Ok(()) }
+    match (may_miss, end) {
+        (true, _) => Err(Failure::code(NO_QUORUM)),
+        (false, Some(_)) if count > 0 => Err(Failure::code(TAKEN)),
+        (false, _) => Ok(()),
+    }
+}
+
+/// Names and tokens of the locks that would not survive the loss of one node more.
+fn without_spare(listing: &Listing, quorum: u32) -> BTreeSet<(Vec<u8>, Vec<u8>)> {
+    let needs_all = |lock: &&SeenLock| {
+        let holder = lock.holder.as_ref();
+        holder.is_some_and(|by| holders::no_spare(by, quorum, lock.nodes.len()).is_some())
+    };
+    let tokens = |lock: &SeenLock| {
+        let tokens = lock.nodes.iter().filter_map(NodeKey::held);
+        let most = tokens
+            .clone()
+            .max_by_key(|(token, _)| tokens.clone().filter(|(other, _)| other == token).count());
+        (lock.key.clone(), most.map(|(token, _)| token.to_owned()).unwrap_or_default())
+    };
+    listing.locks.iter().filter(needs_all).map(tokens).collect()
 }
 
 /// The bytes in front of every key on the nodes.

@@ -20,6 +20,7 @@ use std::time::Duration;
 use redbolt::Instant;
 use redbolt::driver::Outcome;
 use redbolt::engine::{LostCause, OpId};
+use redbolt::inspect::{NodeHealth, NodeState};
 use redbolt::{Config, Lease, UnlockError, Unlocked, now};
 
 use crate::args::{CommandArgs, Global};
@@ -121,8 +122,8 @@ pub(crate) struct Ended {
     code: u8,
     /// This process told it to end, or killed it, because a lock ended.
     was_ended: bool,
-    /// Another client deleted or changed a lock's key at the nodes before its time was over.
-    was_taken_away: bool,
+    /// Why a lock was lost, if one was.
+    lost: Option<LostCause>,
     /// For how long it may hold its locks, if it was told to end because of that.
     held_for: Option<Duration>,
     /// The last signal passed on to it that ends processes.
@@ -147,16 +148,8 @@ pub(crate) fn under(
     let group = group.map_err(|error| {
         Failure::new(SYSTEM, "system", format!("cannot start a process: {error}"))
     })?;
-    let mut watch = Watch {
-        session,
-        group,
-        leases,
-        limit,
-        hold,
-        was_taken_away: false,
-        signal: None,
-        say_at: None,
-    };
+    let mut watch =
+        Watch { session, group, leases, limit, hold, lost: None, signal: None, say_at: None };
     let result = watch.until_ended();
     // Whatever went wrong, no part of the command may go on without the locks.
     if watch.limit.is_told || !matches!(result, Ok(End::ByItself)) {
@@ -172,8 +165,8 @@ pub(crate) fn under(
     let was_killed = result? == End::Killed && code == KILLED;
     let was_ended = was_killed || watch.limit.is_told;
     let held_for = watch.hold.over();
-    let Watch { was_taken_away, signal, .. } = watch;
-    Ok(Ended { code, was_ended, was_taken_away, held_for, signal, released: released? })
+    let Watch { lost, signal, .. } = watch;
+    Ok(Ended { code, was_ended, lost, held_for, signal, released: released? })
 }
 
 /// The variables about its lock for the command. With several locks it finds none of them, nor
@@ -202,7 +195,7 @@ struct Watch<'session> {
     group: Group,
     leases: Vec<Lease>,
     limit: Limit,
-    was_taken_away: bool,
+    lost: Option<LostCause>,
     hold: Hold,
     /// The last signal passed on that ends processes.
     signal: Option<Signal>,
@@ -301,8 +294,12 @@ impl Watch<'_> {
             }
             while let Some(done) = self.session.driver.completion() {
                 let Outcome::Lost(cause) = done.result else { continue };
-                self.was_taken_away |= cause == LostCause::Gone;
-                let what = if self.was_taken_away { "was taken away" } else { "is lost" };
+                self.lost = self.lost.or(Some(cause));
+                let what = match cause {
+                    LostCause::Gone => "was taken away".to_owned(),
+                    LostCause::Forgotten => format!("is lost, because {}", self.forgotten()),
+                    _ => "is lost".to_owned(),
+                };
                 self.tell(&format!("the lock {what}: ending the command"));
             }
             self.limit.follow(deadline(&self.leases));
@@ -322,6 +319,16 @@ impl Watch<'_> {
                 [Some(self.limit.next()), hold_ends, self.say_at].into_iter().flatten().min();
             self.session.wait(ends)?;
         }
+    }
+
+    /// `only 2 of 5 nodes still hold it (n3:6379, n4:6379 restarted)`
+    fn forgotten(&self) -> String {
+        let nodes = self.session.driver.nodes();
+        let votes = self.leases.iter().map(|lease| lease.votes().count()).min().unwrap_or(0);
+        let is_forgetful = |node: &&NodeHealth| matches!(node.state, NodeState::Quarantined(_));
+        let names: Vec<&str> = nodes.iter().filter(is_forgetful).map(|node| &*node.name).collect();
+        let (count, names) = (nodes.len(), names.join(", "));
+        format!("only {votes} of {count} nodes still hold it ({names} restarted)")
     }
 
     fn take_signal(&mut self, signal: Signal) {
@@ -382,10 +389,10 @@ impl Watch<'_> {
             std::mem::forget(lease);
         }
         let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-        let why = self.hold.over().map_or_else(
-            || were_lost(&keys, self.was_taken_away),
-            |held_for| held_too_long(&keys, held_for),
-        );
+        let why = self
+            .hold
+            .over()
+            .map_or_else(|| were_lost(&keys, self.lost), |held_for| held_too_long(&keys, held_for));
         let message = format!("{why}, but {}", still_run(survivors));
         Failure::new(NOT_KILLED, "not_killed", message).hint("end it yourself")
     }
@@ -418,9 +425,10 @@ impl Watch<'_> {
 }
 
 /// `a, b were taken away`.
-fn were_lost(keys: &[&str], by_others: bool) -> String {
+fn were_lost(keys: &[&str], cause: Option<LostCause>) -> String {
     let verb = if keys.len() == 1 { "was" } else { "were" };
-    format!("{} {verb} {}", keys.join(", "), if by_others { "taken away" } else { "lost" })
+    let how = if cause == Some(LostCause::Gone) { "taken away" } else { "lost" };
+    format!("{} {verb} {how}", keys.join(", "))
 }
 
 fn held_too_long(keys: &[&str], held_for: Duration) -> String {
@@ -449,10 +457,10 @@ impl Ended {
 
     /// Why the locks were lost, if they were.
     pub(crate) const fn why_lost(&self) -> &'static str {
-        if self.was_taken_away {
-            "the lock was taken away"
-        } else {
-            "the lock was not extended in time"
+        match self.lost {
+            Some(LostCause::Gone) => "the lock was taken away",
+            Some(LostCause::Forgotten) => "too many nodes restarted",
+            _ => "the lock was not extended in time",
         }
     }
 
@@ -460,7 +468,7 @@ impl Ended {
     pub(crate) fn judge(&self) -> Result<(), Failure> {
         let is_lost =
             |lock: &&Released| !lock.is_in_time || lock.unlocked == Err(UnlockError::NotHeld);
-        let were = |locks: &[&str]| were_lost(locks, self.was_taken_away);
+        let were = |locks: &[&str]| were_lost(locks, self.lost);
         // In the order in which the locks were taken.
         let lost: Vec<&str> =
             self.released.iter().rev().filter(is_lost).map(|lock| &*lock.key).collect();

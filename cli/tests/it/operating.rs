@@ -18,13 +18,13 @@ const MAX_TTL_TEXT: &str = "2s";
 /// The most time that a script may take.
 const LIMIT: Duration = Duration::from_secs(180);
 
-/// As in `deploy/node.conf`: the servers keep every write.
+/// As in `deploy/node.conf`: the servers keep every write. Without these they keep none.
 const KEPT: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 
-fn five() -> Option<Vec<RealServer>> {
+fn five(args: &[&str]) -> Option<Vec<RealServer>> {
     let kinds = [Kind::Valkey91, Kind::Redis86, Kind::Redis70, Kind::Valkey81, Kind::Redis80];
     let kinds: Option<Vec<Kind>> = kinds.into_iter().map(kind_or_skip).collect();
-    Some(kinds?.into_iter().map(|kind| RealServer::start(kind, &KEPT)).collect())
+    Some(kinds?.into_iter().map(|kind| RealServer::start(kind, args)).collect())
 }
 
 fn urls(servers: &[RealServer]) -> Vec<String> {
@@ -38,7 +38,7 @@ fn doctor(urls: &[String], more: &[&str]) -> Ended {
 
 #[test]
 fn a_doctor_waits_until_all_nodes_vote_and_tells_when_they_do_not_in_time() {
-    let Some(mut servers) = five() else { return };
+    let Some(mut servers) = five(&KEPT) else { return };
     let urls = urls(&servers);
     let ended = doctor(&urls, &["--wait", "60s"]).expect(0);
     assert!(ended.took < Duration::from_secs(30), "{ended:?}");
@@ -171,7 +171,7 @@ fn under_load(urls: &[String], work: impl FnOnce()) {
 
 #[test]
 fn a_rolling_restart_loses_no_lock_and_no_quorum() {
-    let Some(mut servers) = five() else { return };
+    let Some(mut servers) = five(&[]) else { return };
     let (urls, dir) = (urls(&servers), tempfile::tempdir().expect("a directory"));
     let before: Vec<u32> = servers.iter().map(RealServer::pid).collect();
     under_load(&urls, || {
@@ -187,7 +187,7 @@ fn a_rolling_restart_loses_no_lock_and_no_quorum() {
 
 #[test]
 fn a_rolling_restart_stops_where_a_command_fails_or_restarts_nothing() {
-    let Some(servers) = five() else { return };
+    let Some(servers) = five(&KEPT) else { return };
     let (urls, dir) = (urls(&servers), tempfile::tempdir().expect("a directory"));
     // Old enough for a server that was not restarted to be known by its age.
     let is_old = || {
@@ -210,7 +210,7 @@ fn a_rolling_restart_stops_where_a_command_fails_or_restarts_nothing() {
 
 #[test]
 fn an_exchange_of_a_server_loses_no_lock_and_no_quorum() {
-    let Some(mut servers) = five() else { return };
+    let Some(mut servers) = five(&KEPT) else { return };
     let (urls, dir) = (urls(&servers), tempfile::tempdir().expect("a directory"));
     let old = urls[2].clone();
     // Its port is known before it starts, like that of a machine.
@@ -243,7 +243,7 @@ fn an_exchange_of_a_server_loses_no_lock_and_no_quorum() {
 
 #[test]
 fn an_exchange_is_refused_where_the_steps_are_not_kept() {
-    let Some(mut servers) = five() else { return };
+    let Some(mut servers) = five(&KEPT) else { return };
     let (urls, dir) = (urls(&servers), tempfile::tempdir().expect("a directory"));
     let new = RealServer::start(Kind::Valkey91, &KEPT);
     let new_url = new.url();

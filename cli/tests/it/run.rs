@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redbolt_embedded::Nodes;
+use redbolt_embedded::{Memory, Nodes};
 
 use super::cli::{Running, command_on, end, on, signal, take};
 use redbolt_rig::{PATIENCE, eventually};
@@ -472,4 +472,23 @@ fn a_command_that_hangs_is_ended_once_it_has_held_its_lock_for_max_hold() {
     }
     // A command that ends before is left alone.
     on(&nodes, &["run", "other", "--max-hold", "60s", "--", "true"]).expect(0);
+}
+
+#[test]
+fn a_lock_that_too_many_nodes_forgot_is_not_said_to_be_taken_away() {
+    let nodes = five();
+    let mut running = run(&nodes, &["--ttl", "3s"], &STAY);
+    running.line();
+    for node in 0..3 {
+        nodes.restart(node, Memory::Lost).unwrap();
+    }
+    let ended = running.end();
+    assert_eq!(ended.code, Some(70), "{ended:?}");
+    let said: Vec<&str> = ended.err.lines().collect();
+    assert!(
+        said[0].starts_with("redbolt: the lock is lost, because only 2 of 5 nodes still hold it ("),
+        "{ended:?}"
+    );
+    assert!(said[0].ends_with(" restarted): ending the command"), "{ended:?}");
+    assert_eq!(said[1], "redbolt: k was lost while the command ran, so the command was ended");
 }

@@ -88,8 +88,7 @@ impl Party {
                 is_quiet = false;
                 let mut reply = Vec::new();
                 let sent = std::mem::take(&mut self.backlog[index]);
-                let mut progress =
-                    place.server.execute(session, &sent, on_server(now), &mut reply);
+                let mut progress = place.server.execute(session, &sent, on_server(now), &mut reply);
                 while progress == Progress::More {
                     progress = place.server.execute(session, &[], on_server(now), &mut reply);
                 }
