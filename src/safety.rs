@@ -23,6 +23,26 @@
 //! quorum has granted the same one. Grants of different slots are not added up: counted so, five
 //! masters that each admit five callers can admit eight.
 //!
+//! # Nodes that forget
+//!
+//! An extension gives the token again, by `SET NX`, to a node that has forgotten it. That node has
+//! restarted, was a replica meanwhile, or was silent for the key's whole TTL. It must be admitted: one
+//! that restarted gives nobody a vote until all that it may have granted before is over. Its grant
+//! counts like an extension.
+//!
+//! The round must be decided before the old deadline. Until then nobody else could have a quorum. At
+//! that moment a quorum holds the token, so nobody can have one from then on. The yes of a node counts
+//! for the round that asked it, and for no other: votes of several rounds are not added up.
+//!
+//! A node that held the key and answers that it is gone, for none of these reasons, was told to delete
+//! it. It never gets the token again, and a quorum of such nodes is the loss of the lease. Nor does a
+//! node get it where a delete of the token may still run, or the client does not know yet that a
+//! quorum holds it, as in an adoption.
+//!
+//! An extension over a connection that has ended may run late. It does no harm as long as no later
+//! one was longer: it creates no key, and it ends no earlier than they do. After a longer one such a
+//! node is asked no more.
+//!
 //! # The rule of ownership
 //!
 //! A client deletes a token only while it knows what the token is. It may be the token of its own
@@ -98,6 +118,7 @@
 //! or unreachable | `src/engine/tests/releasing.rs`, `tests/it/drops.rs` |
 //! | no other client's key is ever deleted or extended | `src/engine/tests/ownership.rs`, `tests/it/given_away.rs`, `tests/it/unlock.rs`, `tests/it/extend.rs` |
 //! | a lease that is extended was held all the time | `src/engine/tests/extending.rs` |
+//! | a lease that is kept alive outlives its nodes, and is given to none that was told to delete it | `src/engine/tests/healing.rs`, `outliving.rs`: a day with 500 restarts; five real servers that forget it in turn (`tests/run chaos`) |
 //! | a restarted node, or one that was a replica for a moment, does not vote before its time | `src/node/tests.rs`, `tests/it/greeting.rs`, `tests/it/promoted.rs` |
 //! | every call ends by its own deadline | `tests/it/faulty_nodes.rs`, `tests/it/retry.rs` |
 //! | no bytes make the client panic, hang, or use unbounded memory | `src/resp/tests`, `tests/run fuzz` |

@@ -298,7 +298,7 @@ impl Watch<'_> {
                 let what = match cause {
                     LostCause::Gone => "was taken away".to_owned(),
                     LostCause::Forgotten => format!("is lost, because {}", self.forgotten()),
-                    _ => "is lost".to_owned(),
+                    LostCause::Expired | _ => "is lost".to_owned(),
                 };
                 self.tell(&format!("the lock {what}: ending the command"));
             }

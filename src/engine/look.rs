@@ -238,6 +238,12 @@ impl Engine {
         self.locks.oldest()
     }
 
+    /// How many leases have no more votes than they need, though there are more nodes.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn without_spare_vote(&self) -> usize {
+        self.locks.without_spare_vote()
+    }
+
     /// How many leases the client has won so far, by the way in which it won them.
     #[cfg(feature = "metrics")]
     pub(crate) const fn lease_counts(&self) -> LeaseCounts {

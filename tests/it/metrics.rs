@@ -282,7 +282,16 @@ fn the_age_of_the_oldest_lease_and_call_grows_while_nothing_happens() {
             seen.values["redbolt_oldest_hold_seconds holder"] == 0.0
         });
         assert!(clears, "{:#?}", seen.values);
+        let spare = "redbolt_leases_without_spare_vote holder";
+        assert_eq!(seen.values[spare], 0.0);
+        nodes.kill(2).unwrap();
         let kept = holder.try_lock("kept", TTL).unwrap();
+        let is_told = eventually(PATIENCE, || {
+            holder.drive_for(ms(100));
+            seen.add(&snapshotter);
+            seen.values[spare] == 1.0
+        });
+        assert!(is_told, "{:#?}", seen.values);
         let grows = eventually(PATIENCE, || {
             holder.drive_for(ms(100));
             seen.add(&snapshotter);

@@ -3,6 +3,7 @@
 use crate::count::{CallCounts, Oldest};
 use crate::engine::locks::core::Locks;
 use crate::engine::locks::op::OpKind;
+use crate::engine::locks::slot::Slot;
 use crate::engine::locks::steps::TokenState;
 use crate::quorum::NodeId;
 use crate::slab::KeepIndex;
@@ -95,6 +96,16 @@ impl Locks {
             tell("redbolt_debts_left_total", none, counts.left);
         }
         all
+    }
+
+    /// How many leases have no more votes than they need, though there are more nodes. Costs a look
+    /// at every slot.
+    pub(in crate::engine) fn without_spare_vote(&self) -> usize {
+        let (quorum, nodes) = (self.settings.quorum, self.settings.node_count);
+        let is_tight = |slot: &Slot| {
+            slot.state() == TokenState::Held && !slot.votes().has_at_least(quorum + 1)
+        };
+        if nodes == quorum { 0 } else { self.slots.iter().filter(|(_, it)| is_tight(it)).count() }
     }
 
     /// When the oldest call for a lock began, and since when the oldest lease has its caller. Costs

@@ -213,6 +213,5 @@ fn a_day(seed: u64) -> usize {
 fn a_lease_that_is_kept_for_a_day_outlives_a_hundred_lives_of_each_node() {
     let days = std::env::var("REDBOLT_DAYS").ok().and_then(|days| days.parse().ok()).unwrap_or(4);
     let lives: usize = (0..days).map(a_day).sum();
-    println!("{lives} lives in {days} days");
     assert!(lives as u64 > days * 200, "the nodes forgot too seldom: {lives}");
 }
