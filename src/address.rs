@@ -12,6 +12,7 @@ use fluent_uri::pct_enc::{EStr, Encoder};
 use fluent_uri::{Iri, ParseErrorKind};
 
 use crate::error::ConfigError;
+use crate::quorum::NODES_MAX;
 
 /// The default port of Redis and Valkey.
 const PORT_DEFAULT: u16 = 6379;
@@ -237,6 +238,26 @@ fn without_login(text: &str) -> String {
 
 fn percent_decoded<E: Encoder>(text: &EStr<E>) -> Result<String, &'static str> {
     text.decode().to_string().map(Cow::into_owned).map_err(|_| "a percent code is not UTF-8")
+}
+
+/// The nodes of a list.
+pub(crate) fn parse_list(
+    nodes: impl IntoIterator<Item = impl AsRef<str>>,
+) -> Result<Vec<Address>, ConfigError> {
+    let nodes = nodes.into_iter().map(|node| Address::parse(node.as_ref()));
+    let nodes = nodes.collect::<Result<Vec<_>, _>>()?;
+    if nodes.is_empty() {
+        return Err(ConfigError::NoNodes);
+    }
+    if nodes.len() > NODES_MAX {
+        return Err(ConfigError::TooManyNodes { nodes: nodes.len() });
+    }
+    for (index, node) in nodes.iter().enumerate() {
+        if nodes.iter().take(index).any(|other| other.endpoint() == node.endpoint()) {
+            return Err(ConfigError::DuplicateNode { node: node.name().into() });
+        }
+    }
+    Ok(nodes)
 }
 
 #[cfg(test)]

@@ -5,12 +5,13 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::address::Address;
 #[cfg(feature = "tls")]
 use crate::address::Encryption;
+use crate::address::{self, Address};
+use crate::checked::Checked;
 use crate::client_name::{self, Process};
 use crate::error::ConfigError;
-use crate::quorum::{Drift, NODES_MAX, Quorum};
+use crate::quorum::{Drift, NodeId, NodeMask, Quorum};
 use crate::retry::Retry;
 #[cfg(feature = "tls")]
 use crate::tls::Tls;
@@ -66,6 +67,7 @@ pub enum IdleStrategy {
 /// | setting | default | range |
 /// |---|---|---|
 /// | `quorum` | majority | more than half of the nodes, at most all |
+/// | `next_nodes` | none | the list that is to replace the nodes; 32 nodes together |
 /// | `node_timeout` | 50 ms | 1 ms to 1 min: when a node without an answer is counted out |
 /// | `connect_timeout` | 1 s | 1 ms to 10 min |
 /// | `drift_factor` | 0.01 | 0.0001 to 0.5 of the TTL, and 2 ms |
@@ -90,7 +92,12 @@ pub enum IdleStrategy {
 /// `docs/settings.md` (`guide::settings` in the documentation) says when to change them.
 #[derive(Clone)]
 pub struct Config {
+    /// The nodes of both lists.
     pub(crate) nodes: Vec<Address>,
+    /// Those of the list that the configuration began with.
+    pub(crate) list: NodeMask,
+    /// Those of the list that is to replace it.
+    pub(crate) next_list: Option<NodeMask>,
     pub(crate) quorum: Quorum,
     pub(crate) node_timeout: Duration,
     pub(crate) connect_timeout: Duration,
@@ -135,22 +142,10 @@ impl Config {
         I: IntoIterator,
         I::Item: AsRef<str>,
     {
-        let nodes = nodes
-            .into_iter()
-            .map(|node| Address::parse(node.as_ref()))
-            .collect::<Result<Vec<_>, _>>()?;
-        if nodes.is_empty() {
-            return Err(ConfigError::NoNodes);
-        }
-        if nodes.len() > NODES_MAX {
-            return Err(ConfigError::TooManyNodes { nodes: nodes.len() });
-        }
-        for (index, node) in nodes.iter().enumerate() {
-            if nodes.iter().take(index).any(|other| other.endpoint() == node.endpoint()) {
-                return Err(ConfigError::DuplicateNode { node: node.name().into() });
-            }
-        }
+        let nodes = address::parse_list(nodes)?;
         Ok(Self {
+            list: NodeMask::first(nodes.len()),
+            next_list: None,
             nodes,
             quorum: Quorum::Majority,
             node_timeout: Duration::from_millis(50),
@@ -180,7 +175,36 @@ impl Config {
         })
     }
 
-    /// How many nodes must grant a lock. All clients of the same locks must agree on it.
+    /// The list of nodes that is to replace the present one. While it is set, a lock needs a quorum of
+    /// each list: so the client excludes clients of the present list and those of the next one, and a
+    /// fleet changes its nodes while it runs. A node of both lists is one node, and its vote counts in
+    /// both. `docs/servers.md` has the steps.
+    ///
+    /// It costs no round trip, and waits for the slower of the two quorums. A waiter is woken by the
+    /// release, and not handed the lock.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new); the two lists may have 32 nodes together.
+    pub fn next_nodes(
+        mut self,
+        nodes: impl IntoIterator<Item = impl AsRef<str>>,
+    ) -> Result<Self, ConfigError> {
+        let mut next = NodeMask::EMPTY;
+        for node in address::parse_list(nodes)? {
+            let is_same = |other: &Address| other.endpoint() == node.endpoint();
+            let index = self.nodes.iter().position(is_same).unwrap_or(self.nodes.len());
+            if index == self.nodes.len() {
+                self.nodes.push(node);
+            }
+            let too_many = ConfigError::TooManyNodes { nodes: self.nodes.len() };
+            next.insert(NodeId::new(index).ok_or(too_many)?);
+        }
+        self.next_list = Some(next);
+        Ok(self)
+    }
+
+    /// How many nodes of each list must grant a lock. All clients of the same locks must agree on it.
     /// By default a majority.
     #[must_use]
     pub const fn quorum(mut self, quorum: Quorum) -> Self {
@@ -472,21 +496,20 @@ impl Config {
         if self.client_name.as_deref().is_some_and(|name| !client_name::is_name(name)) {
             return Err(ConfigError::ClientName);
         }
-        Ok(Checked { quorum: self.quorum.votes(self.nodes.len())?, drift })
+        let votes = |list: NodeMask| {
+            let nodes = usize::try_from(list.count()).unwrap_or(usize::MAX);
+            Ok((list, self.quorum.votes(nodes)?))
+        };
+        Ok(Checked { list: votes(self.list)?, next: self.next_list.map(votes).transpose()?, drift })
     }
-}
-
-/// The values that the check of a configuration computes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Checked {
-    pub(crate) quorum: u32,
-    pub(crate) drift: Drift,
 }
 
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Config")
             .field("nodes", &self.nodes)
+            .field("list", &self.list)
+            .field("next_list", &self.next_list)
             .field("quorum", &self.quorum)
             .field("node_timeout", &self.node_timeout)
             .field("connect_timeout", &self.connect_timeout)

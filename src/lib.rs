@@ -110,6 +110,7 @@ pub mod safety;
 mod address;
 mod agreement;
 mod beside;
+mod checked;
 mod claim;
 #[cfg(unix)]
 mod client;

@@ -228,6 +228,87 @@ impl Quorum {
     }
 }
 
+/// The nodes that decide on a lock, and how many of their votes make a quorum. There is one list, or two
+/// while nodes are exchanged: then a quorum of each is needed.
+///
+/// Two electorates exclude each other if they have a list in common: two quorums of one list share a
+/// node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Electorate {
+    first: List,
+    /// Empty if there is one list.
+    next: List,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct List {
+    nodes: NodeMask,
+    quorum: u32,
+    /// So many votes that are missing rule a quorum out.
+    blocked: u32,
+}
+
+impl List {
+    const NONE: Self = Self { nodes: NodeMask::EMPTY, quorum: 0, blocked: 1 };
+
+    fn of(nodes: NodeMask, quorum: u32) -> Self {
+        Self { nodes, quorum, blocked: nodes.count().saturating_sub(quorum) + 1 }
+    }
+}
+
+impl Electorate {
+    /// Needs so many votes of these nodes.
+    pub(crate) fn of(nodes: NodeMask, quorum: u32) -> Self {
+        Self { first: List::of(nodes, quorum), next: List::NONE }
+    }
+
+    /// Needs so many votes of these nodes, too.
+    pub(crate) fn and(self, nodes: NodeMask, quorum: u32) -> Self {
+        Self { next: List::of(nodes, quorum), ..self }
+    }
+
+    /// How many nodes there are.
+    pub(crate) const fn node_count(&self) -> u32 {
+        self.first.nodes.union(self.next.nodes).count()
+    }
+
+    /// The fewest votes that can make a quorum.
+    pub(crate) const fn least(&self) -> u32 {
+        let (first, next) = (self.first.quorum, self.next.quorum);
+        if first > next { first } else { next }
+    }
+
+    /// Whether there are two lists.
+    pub(crate) const fn is_joint(&self) -> bool {
+        !self.next.nodes.is_empty()
+    }
+
+    /// Whether these votes make a quorum.
+    #[inline]
+    pub(crate) const fn has_quorum(&self, votes: NodeMask) -> bool {
+        let Self { first, next } = self;
+        if self.is_joint() {
+            return votes.intersection(first.nodes).has_at_least(first.quorum)
+                && votes.intersection(next.nodes).has_at_least(next.quorum);
+        }
+        votes.has_at_least(first.quorum)
+    }
+
+    /// Whether these votes make a quorum without any one of them.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn has_spare(&self, votes: NodeMask) -> bool {
+        votes.into_iter().all(|node| self.has_quorum(votes.without(NodeMask::of(node))))
+    }
+
+    /// Whether no quorum is possible without the votes of these nodes.
+    #[inline]
+    pub(crate) const fn is_blocked_by(&self, nodes: NodeMask) -> bool {
+        let Self { first, next } = self;
+        nodes.intersection(first.nodes).has_at_least(first.blocked)
+            || nodes.intersection(next.nodes).has_at_least(next.blocked)
+    }
+}
+
 /// The client's allowance for different clock rates between itself and the nodes: `ceil(ttl *
 /// factor) + 2` milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@
 //!   node has voted.
 
 use crate::error::Vote;
-use crate::quorum::{NodeId, NodeMask};
+use crate::quorum::{Electorate, NodeId, NodeMask};
 use crate::rules;
 
 /// The votes on one SET.
@@ -79,7 +79,8 @@ impl Round {
         was_granted
     }
 
-    /// Whether the grant that was just entered is the `quorum`-th.
+    /// Whether the grant that was just entered is the `quorum`-th. Of two lists, the number of grants
+    /// does not decide.
     #[inline]
     pub(crate) const fn is_quorum_just_met(&self, quorum: u32) -> bool {
         self.grants as u32 == quorum
@@ -94,19 +95,18 @@ impl Round {
             .without(self.unknown)
     }
 
-    /// Decides among `nodes` nodes with quorum `quorum`.
     #[inline]
-    pub(crate) fn decide(&self, nodes: u32, quorum: u32) -> Decision {
-        if rules::grants(self.granted, self.unknown).has_at_least(quorum) {
+    pub(crate) fn decide(&self, electorate: &Electorate) -> Decision {
+        if electorate.has_quorum(rules::grants(self.granted, self.unknown)) {
             return Decision::Won;
         }
         let against = self.denied.union(self.failed).union(self.unknown);
-        if against.has_at_least(nodes - quorum + 1) { Decision::Lost } else { Decision::Open }
+        if electorate.is_blocked_by(against) { Decision::Lost } else { Decision::Open }
     }
 
     /// Whether the round lost because other clients hold the key, and not because nodes failed.
-    pub(crate) const fn is_taken(&self, nodes: u32, quorum: u32) -> bool {
-        !self.denied.is_empty() && self.failed.union(self.unknown).count() <= nodes - quorum
+    pub(crate) const fn is_taken(&self, electorate: &Electorate) -> bool {
+        !self.denied.is_empty() && !electorate.is_blocked_by(self.failed.union(self.unknown))
     }
 }
 
@@ -151,10 +151,10 @@ impl Tally {
     }
 
     #[inline]
-    pub(crate) const fn decide(&self, nodes: u32, quorum: u32) -> Decision {
-        if self.yes.has_at_least(quorum) {
+    pub(crate) const fn decide(&self, electorate: &Electorate) -> Decision {
+        if electorate.has_quorum(self.yes) {
             Decision::Won
-        } else if self.no.has_at_least(nodes - quorum + 1) {
+        } else if electorate.is_blocked_by(self.no) {
             Decision::Lost
         } else {
             Decision::Open
@@ -180,6 +180,7 @@ mod tests {
         for nodes in 1..=6_usize {
             for quorum in nodes / 2 + 1..=nodes {
                 let quorum = Quorum::AtLeast(quorum).votes(nodes).unwrap();
+                let electorate = Electorate::of(NodeMask::first(nodes), quorum);
                 for code in 0..4_usize.pow(u32::try_from(nodes).unwrap()) {
                     let mut round = Round { written: NodeMask::first(nodes), ..Round::default() };
                     let mut decided = Decision::Open;
@@ -188,7 +189,7 @@ mod tests {
                             node(index),
                             kinds[code / 4_usize.pow(u32::try_from(index).unwrap()) % 4],
                         );
-                        let now = round.decide(u32::try_from(nodes).unwrap(), quorum);
+                        let now = round.decide(&electorate);
                         assert!(decided == Decision::Open || now == decided, "{round:?}");
                         decided = now;
                     }
@@ -201,12 +202,13 @@ mod tests {
 
     #[test]
     fn a_split_of_two_nodes_is_lost_at_once() {
+        let both = Electorate::of(NodeMask::first(2), 2);
         let mut round = Round { written: NodeMask::first(2), ..Round::default() };
         round.enter(node(0), Vote::Granted);
-        assert_eq!(round.decide(2, 2), Decision::Open);
+        assert_eq!(round.decide(&both), Decision::Open);
         round.enter(node(1), Vote::Denied);
-        assert_eq!(round.decide(2, 2), Decision::Lost);
-        assert!(round.is_taken(2, 2));
+        assert_eq!(round.decide(&both), Decision::Lost);
+        assert!(round.is_taken(&both));
     }
 
     #[test]

@@ -23,6 +23,15 @@
 //! quorum has granted the same one. Grants of different slots are not added up: counted so, five
 //! masters that each admit five callers can admit eight.
 //!
+//! # Two lists of nodes
+//!
+//! A client with two lists needs a quorum of each, in one round: for a lock, an extension, a release
+//! and a fence. So it shares a node with each quorum of a client that has either list. A client of the
+//! old list and one of the new list share none. So no client of the new list alone begins before each
+//! lease that was won under the old list alone is over: `max_ttl` after the last client of that list.
+//! A lock is handed over only between clients of one list, because a client cannot tell which lists
+//! another counts by.
+//!
 //! # Nodes that forget
 //!
 //! An extension gives the token again, by `SET NX`, to a node that has forgotten it. That node has
@@ -79,7 +88,7 @@
 //!
 //! | # | precondition | ensured by |
 //! |---|---|---|
-//! | 1 | all clients have the same nodes, quorum and `max_ttl` | you |
+//! | 1 | all clients have the same nodes, quorum and `max_ttl`; while nodes are exchanged, lists of two neighbouring steps ([`Config::next_nodes`](crate::Config::next_nodes)) | you |
 //! | 2 | N distinct processes | Redbolt: equal `run_id`s are refused |
 //! | 3 | a value unique to the attempt, written with NX | Redbolt: a new token per attempt (you must keep a token of your own unique) |
 //! | 3a | nobody else publishes on the channels `redbolt:*`: what a quorum of nodes publishes there is a lock | you, by the rights of the nodes' users |
@@ -110,6 +119,7 @@
 //! are handed over in most seeds |
 //! | the same on real servers that are killed, frozen, emptied, filled and demoted | eight processes that count under locks (`tests/run chaos`) |
 //! | several keys are held together or not at all, and no calls wait for each other in a circle | `src/engine/tests/sets.rs`, `tests/it/sets.rs`, the simulation; eight processes that move money between accounts (`tests/run chaos`) |
+//! | clients of two lists exclude those of either | `src/engine/tests/joint.rs`, `tests/it/exchange.rs`, the simulation |
 //! | a lock with slots has no more holders than slots; a writer is alone | `src/engine/tests/slots.rs`, `tests/it/slots.rs`, the simulation |
 //! | an answer counts for the request it answers, on its connection, and for nothing else | `src/engine/tests`, `tests/it/faulty_nodes.rs` |
 //! | a lease's remaining time is checked again just before the caller gets it | `src/engine/tests/acquiring.rs` |

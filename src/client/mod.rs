@@ -446,17 +446,17 @@ impl Client {
         self.owner.inner.with(|table| if table.is_closed { NodeMask::EMPTY } else { table.voters })
     }
 
-    /// How many votes make a quorum.
+    /// How many votes make a quorum; with [next nodes](crate::Config::next_nodes) the larger of the two.
     #[must_use]
     pub fn quorum(&self) -> u32 {
-        self.owner.inner.rules.quorum
+        self.owner.inner.rules.electorate.least()
     }
 
     /// Whether a quorum may vote: for a readiness endpoint. It wakes no thread, and returns at once
     /// whatever else is under way. [`nodes`](Self::nodes) says why not.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.voters().count() >= self.quorum()
+        self.owner.inner.rules.electorate.has_quorum(self.voters())
     }
 
     /// Waits until a quorum may vote, at most `limit`; done at once if one may now. Nodes that are

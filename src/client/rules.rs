@@ -9,7 +9,7 @@ use crate::engine::Prefix;
 use crate::error::{Ballot, Cause, ConfigError, LockError, SEVERAL_KEYS};
 use crate::key;
 use crate::options::LockOptions;
-use crate::quorum::{Drift, NODES_MAX, NodeMask};
+use crate::quorum::{Drift, Electorate, NODES_MAX, NodeMask};
 use crate::retry::Retry;
 use crate::rules;
 use crate::time::Instant;
@@ -20,7 +20,7 @@ const TURNS_WANTED_ELSEWHERE: u32 = 8;
 #[derive(Debug)]
 pub(super) struct Rules {
     pub(super) names: Arc<[Box<str>]>,
-    pub(super) quorum: u32,
+    pub(super) electorate: Electorate,
     pub(super) retry: Retry,
     turns_max: u32,
     /// A lease may be extended only so often, or held only so long.
@@ -41,7 +41,7 @@ impl Rules {
         let least_ms = (1..=most_ms).find(|&ttl| ttl > checked.drift.of_ms(ttl));
         Ok(Self {
             names: config.nodes.iter().map(|address| address.name().into()).collect(),
-            quorum: checked.quorum,
+            electorate: checked.electorate(),
             retry: config.retry,
             // A lease with limits is not handed on: the next holder would get only the rest of
             // them.
@@ -160,7 +160,7 @@ impl Rules {
             unknown: NodeMask::EMPTY,
             causes: [cause; NODES_MAX],
             names: Arc::clone(&self.names),
-            quorum: self.quorum,
+            quorum: self.electorate.least(),
             quarantine_ms: 0,
             key: None,
         }

@@ -52,12 +52,13 @@ impl Engine {
         let agreement = Some(settings.agreement(&config.key_prefix));
         let told = ClientName { agreement, ..name.clone() };
         let nodes = nodes_of(config, (client_id, &told.to_string()), now);
-        let nodes = Nodes::new(nodes, names, settings.admission, now);
+        let nodes =
+            Nodes::new(nodes, names, (settings.admission, settings.electorate.is_joint()), now);
         let prefix = Prefix::new(&config.key_prefix);
         let drawn = (config.in_flight_max, client_id, rng);
         Ok(Self {
             locks: Locks::new(settings, nodes, prefix, drawn, name.to_string().into(), now),
-            waiting: Waiting::new(client_id, config.node_timeout, rules::quorum(checked.quorum)),
+            waiting: Waiting::new(client_id, config.node_timeout, checked.electorate()),
             sets: Sets::default(),
             is_acting: false,
             frame: Vec::new(),

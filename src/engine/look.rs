@@ -43,7 +43,7 @@ impl Engine {
     /// Whether a quorum may vote now.
     #[must_use]
     pub const fn is_ready(&self) -> bool {
-        self.locks.nodes.voters().count() >= self.locks.settings.quorum
+        self.locks.settings.electorate.has_quorum(self.locks.nodes.voters())
     }
 
     /// The nodes that may vote now.
@@ -198,7 +198,7 @@ impl Engine {
     #[must_use]
     pub(crate) fn needs_pass(&self, now: Instant) -> bool {
         now.saturating_since(self.locks.last_pass) > self.locks.settings.node_timeout
-            || self.locks.nodes.voters().count() < self.locks.settings.quorum
+            || !self.is_ready()
     }
 
     /// When the last pass began.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 #[cfg(feature = "sim")]
 use super::{Kind, Mutant, chosen};
-use crate::quorum::NodeMask;
+use crate::quorum::{Electorate, NodeMask};
 use crate::time::Instant;
 
 rules! { VOTES:
@@ -14,6 +14,11 @@ rules! { VOTES:
     fn quorum(configured: u32) -> u32 { configured }
     /// One vote fewer than a quorum counts as a quorum.
     QuorumOffByOne => NoQuorum { configured - 1 }
+
+    /// Of two lists, a lock needs a quorum of each.
+    fn electorate(each: Electorate, together: Electorate) -> Electorate { each }
+    /// Of two lists, a lock needs a majority of all nodes together.
+    ListsCountedTogether => NoQuorum { together }
 
     /// Only a node that said so has granted.
     fn grants(granted: NodeMask, unknown: NodeMask) -> NodeMask { granted }

@@ -89,7 +89,7 @@ impl World {
         let is_strange =
             |node: &&NodeAnswers| node.replies.get(1).is_some_and(|it| !wanted.contains(it));
         let strange = answers.iter().find(is_strange).map(|node| node.node);
-        let is_whole = answers.len() == self.plan.nodes;
+        let is_whole = answers.len() == self.plan.nodes_of(client);
         self.oracle.check(Kind::Misattributed, strange.is_none() && is_whole, || {
             format!("client {client}: node {strange:?} does not answer what was asked")
         });

@@ -133,6 +133,8 @@ counted! {
         MaxTtls,
         /// Clients have different prefixes.
         Prefixes,
+        /// Some clients need a quorum of a second list of nodes, too.
+        Lists,
         /// Servers restart without their keys, and clients without their memory.
         Restarts,
         /// One or two nodes.

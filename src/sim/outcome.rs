@@ -7,7 +7,7 @@ use super::world::{Phase, World};
 use crate::client::front::Front;
 use crate::engine::{Event, LeaseId, LostCause};
 use crate::error::{ExtendError, LockError};
-use crate::quorum::NodeMask;
+use crate::quorum::{NodeId, NodeMask};
 use crate::rules::Kind;
 use crate::time::Instant;
 
@@ -87,13 +87,14 @@ impl World {
                     self.counts.path(Path::LockedByRetry);
                 }
                 for granted in self.clients[client].engine.votes_by_key(lease) {
-                    let servers =
-                        granted.into_iter().map(|node| 1 << self.plan.server_of(node.index()));
-                    let servers = servers.fold(0_u64, |all, server| all | server);
-                    let votes = servers.count_ones() as usize;
-                    let quorum = self.plan.quorum;
-                    self.oracle.check(Kind::NoQuorum, votes >= quorum, || {
-                        format!("a lease with {votes} votes")
+                    let servers = granted.into_iter();
+                    let servers = servers
+                        .filter_map(|node| NodeId::new(self.plan.server_of(node.index())))
+                        .map(NodeMask::of)
+                        .fold(NodeMask::EMPTY, NodeMask::union);
+                    let is_quorum = self.is_quorum(client, servers);
+                    self.oracle.check(Kind::NoQuorum, is_quorum, || {
+                        format!("a lease with the votes of {servers:?}")
                     });
                 }
                 self.note_slot(client, task, lease);

@@ -162,7 +162,7 @@ impl Plan {
         }
     }
 
-    fn draw_nodes(&mut self, nodes: usize, quorum: usize, random: &mut Random) {
+    pub(super) fn draw_nodes(&mut self, nodes: usize, quorum: usize, random: &mut Random) {
         (self.nodes, self.quorum) = (nodes, quorum);
         self.spare = (2 * quorum).saturating_sub(nodes + 1);
         self.flavors = (0..nodes).map(|_| random.pick(&Flavor::ALL)).collect();

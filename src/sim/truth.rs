@@ -3,7 +3,7 @@
 use super::clock::Global;
 use super::world::World;
 use crate::engine::LeaseId;
-use crate::quorum::NodeMask;
+use crate::quorum::{NodeId, NodeMask};
 use crate::rules::Kind;
 use crate::token::LockToken;
 
@@ -44,17 +44,28 @@ impl World {
         let Some(end) = self.lease_end(client, task) else { return };
         let began = self.clients[client].tasks[task].began;
         for name in self.names_held(client, task) {
-            let mut held = 0;
-            for node in 0..self.plan.servers() {
+            let mut held = NodeMask::EMPTY;
+            for (node, id) in (0..self.plan.servers()).zip((0..).map_while(NodeId::new)) {
                 let until = self.held_until(&name, node).unwrap_or(0);
                 // A key lives up to a millisecond longer than its TTL, so this is less than the
                 // truth.
-                held += usize::from(until + 2_000_000 >= end || self.has_forgotten(node, began));
+                held.set(id, until + 2_000_000 >= end || self.has_forgotten(node, began));
             }
-            let quorum = self.plan.quorum;
-            self.oracle.check(Kind::NoGround, held >= quorum, || {
-                format!("client {client} holds a lease of task {task} until {end} by {held} nodes")
+            let is_quorum = self.is_quorum(client, held);
+            self.oracle.check(Kind::NoGround, is_quorum, || {
+                format!("client {client} holds a lease of task {task} until {end} by {held:?}")
             });
+        }
+    }
+
+    /// Whether these servers are a quorum, for this client.
+    pub(super) fn is_quorum(&self, client: usize, servers: NodeMask) -> bool {
+        match self.plan.lists_of(client) {
+            None => servers.has_at_least(u32::try_from(self.plan.quorum).unwrap_or(u32::MAX)),
+            Some(mut lists) => lists.all(|list| {
+                let votes = servers.intersection(list).count();
+                votes > list.count() / 2
+            }),
         }
     }
 

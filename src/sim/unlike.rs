@@ -1,5 +1,5 @@
-//! Clients of different settings in one seed: some have another `max_ttl` than the others, or
-//! another prefix.
+//! Clients of different settings in one seed: some have another `max_ttl` than the others, another
+//! prefix, or a second list of nodes.
 //!
 //! # Oracles
 //!
@@ -18,6 +18,7 @@ use super::sets::SLOTTED;
 use super::task::key_name;
 use super::world::World;
 use crate::config::Config;
+use crate::quorum::{NodeId, NodeMask, Quorum};
 use crate::rules::Kind;
 
 /// How the clients differ.
@@ -27,6 +28,9 @@ pub(super) struct Unlike {
     ttl_parts: Vec<u64>,
     /// Clients whose keys have the other prefix: a bit each.
     others: u64,
+    /// Of the nodes, how many are in the list of all clients, and which in the next list; and the
+    /// clients that have the next list, too: a bit each.
+    lists: Option<(usize, u32, u64)>,
     /// The other prefix, if some clients have it. Its keys are the second half of the judge's keys.
     prefix: Option<&'static str>,
 }
@@ -37,7 +41,20 @@ impl Plan {
         self.clients = random.between(4, 5) as usize;
         (self.tasks, self.direct_wake) = (random.between(1, 2) as usize, true);
         (self.hold, self.gap) = (random.between(10, 60) * MS, 20 * MS);
-        if self.setting == Setting::MaxTtls {
+        if self.setting == Setting::Lists {
+            let (nodes, list, next) = random.pick(&[
+                (4, 3, 0b1110),
+                (5, 3, 0b1_1100),
+                (6, 3, 0b11_1000),
+                (5, 3, 0b1_1111),
+                (5, 5, 0b1_1100),
+            ]);
+            // Few nodes are away at once, so that there are quorums of both lists.
+            self.draw_nodes(nodes, nodes - 1, random);
+            self.spare = 0;
+            self.mute = 0;
+            self.rare.unlike.lists = Some((list, next, random.pick(&[0b1, 0b101, 0b11110])));
+        } else if self.setting == Setting::MaxTtls {
             self.keep_memory(random);
             (self.keys, self.transfers_in_row) = (1, Some(16));
             self.max_ttl_ms = random.pick(&[1000, 4000, 20_000]);
@@ -55,7 +72,32 @@ impl Plan {
     pub(super) fn config_of(&self, client: usize, config: &Config) -> Config {
         let max_ttl = Duration::from_millis(self.max_ttl_of(client));
         let prefix = self.prefix_of(self.keys_of(client).start);
-        config.clone().max_ttl(max_ttl).key_prefix(prefix)
+        let mut config = config.clone().max_ttl(max_ttl).key_prefix(prefix);
+        if let Some((list, next, joint)) = self.rare.unlike.lists {
+            config = config.quorum(Quorum::Majority);
+            config.list = NodeMask::first(list);
+            if joint >> client & 1 == 1 {
+                config.next_list = Some(mask(next));
+            } else {
+                config.nodes.truncate(list);
+            }
+        }
+        config
+    }
+
+    /// The lists of which a client needs a quorum each, if clients differ in that.
+    pub(super) fn lists_of(&self, client: usize) -> Option<impl Iterator<Item = NodeMask>> {
+        let (list, next, joint) = self.rare.unlike.lists?;
+        let is_joint = joint >> client & 1 == 1;
+        Some(std::iter::once(NodeMask::first(list)).chain(is_joint.then_some(mask(next))))
+    }
+
+    /// How many nodes a client has.
+    pub(super) fn nodes_of(&self, client: usize) -> usize {
+        match self.rare.unlike.lists {
+            Some((list, _, joint)) if joint >> client & 1 == 0 => list,
+            Some(_) | None => self.nodes,
+        }
     }
 
     /// The longest TTL that a client may ask for.
@@ -92,6 +134,12 @@ impl Plan {
     pub(super) fn on_nodes(&self, key: usize) -> Vec<u8> {
         [self.prefix_of(key).as_bytes(), &self.plain(key)].concat()
     }
+}
+
+/// The nodes of a mask.
+fn mask(bits: u32) -> NodeMask {
+    let nodes = (0..).map_while(NodeId::new).filter(|node| bits >> node.index() & 1 == 1);
+    nodes.map(NodeMask::of).fold(NodeMask::EMPTY, NodeMask::union)
 }
 
 impl World {

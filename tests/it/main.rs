@@ -21,6 +21,7 @@ mod dialects;
 mod drops;
 mod election;
 mod endings;
+mod exchange;
 mod extend;
 mod faulty_nodes;
 mod fences;

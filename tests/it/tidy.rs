@@ -17,6 +17,7 @@ const DIRS: [&str; 7] =
 fn imports_point_only_downward() {
     let values = [
         "agreement",
+        "checked",
         "claim",
         "client_name",
         "plain",

@@ -14,7 +14,7 @@ use crate::engine::locks::steps::TokenState;
 use crate::engine::locks::view::NodeState;
 use crate::error::{Cause, Unlocked, Vote};
 use crate::node::Now;
-use crate::quorum::NodeId;
+use crate::quorum::{NodeId, NodeMask};
 use crate::slab::{OpIndex, SlotIndex};
 
 /// The target of events about locks and leases.
@@ -243,7 +243,9 @@ impl Locks {
     /// Whether the nodes in good standing now make a quorum.
     fn can_reach_quorum(&self) -> bool {
         let able = |id: &NodeId| self.nodes.at(*id).can_vote();
-        let able = self.nodes.all().into_iter().filter(able).count();
-        able >= self.settings.quorum as usize
+        let able = self.nodes.all().into_iter().filter(able);
+        self.settings
+            .electorate
+            .has_quorum(able.map(NodeMask::of).fold(NodeMask::EMPTY, NodeMask::union))
     }
 }

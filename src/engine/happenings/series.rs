@@ -101,11 +101,12 @@ impl Locks {
     /// How many leases have no more votes than they need, though there are more nodes. Costs a look
     /// at every slot.
     pub(in crate::engine) fn without_spare_vote(&self) -> usize {
-        let (quorum, nodes) = (self.settings.quorum, self.settings.node_count);
-        let is_tight = |slot: &Slot| {
-            slot.state() == TokenState::Held && !slot.votes().has_at_least(quorum + 1)
-        };
-        if nodes == quorum { 0 } else { self.slots.iter().filter(|(_, it)| is_tight(it)).count() }
+        let electorate = &self.settings.electorate;
+        let is_tight =
+            |slot: &Slot| slot.state() == TokenState::Held && !electorate.has_spare(slot.votes());
+        let is_never_spare = !electorate.has_spare(self.nodes.all());
+        let tight = || self.slots.iter().filter(|(_, it)| is_tight(it)).count();
+        if is_never_spare { 0 } else { tight() }
     }
 
     /// When the oldest call for a lock began, and since when the oldest lease has its caller. Costs

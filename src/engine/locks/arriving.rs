@@ -72,7 +72,7 @@ impl Locks {
         self.encode_set(slot_index);
         self.send_set(id, slot_index, now);
         let round = &self.ops.at(index).round;
-        if round.written.count() >= self.settings.quorum {
+        if self.settings.electorate.has_quorum(round.written) {
             self.judge_at(index, now.real + self.settings.node_timeout);
         }
     }

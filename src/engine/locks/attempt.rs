@@ -89,7 +89,7 @@ impl Locks {
         let absent = self.nodes.all().without(voters);
         let mut awaited = NodeMask::EMPTY;
         if !absent.is_empty() {
-            awaited = self.nodes.awaitable(voters, absent, self.settings.quorum);
+            awaited = self.nodes.awaitable(voters, absent, &self.settings.electorate);
             for node in absent.without(awaited) {
                 self.fail_vote(node, slot_index);
             }
@@ -157,7 +157,7 @@ impl Locks {
         round.grant(id);
         if round.is_quorum_just_met(self.settings.quorum) {
             let failed = self.decide(slot_index);
-            debug_assert!(failed.is_none(), "a quorum has granted");
+            debug_assert!(failed.is_none(), "a grant rules no quorum out");
         }
         true
     }

@@ -32,7 +32,7 @@ impl Locks {
         }
         // All nodes can be asked by SETs, but a SET cannot ask for the first free key.
         let is_enough = kind == BatchKind::FirstFree || able == voters;
-        (is_enough && able.has_at_least(self.settings.quorum)).then_some(able)
+        (is_enough && self.settings.electorate.has_quorum(able)).then_some(able)
     }
 
     /// Asks `nodes` by one command. Each attempt has been [prepared](Self::prepare_attempt).

@@ -166,7 +166,7 @@ impl Locks {
         }
         self.heal(healed, index, slot_index, now);
         let coming = away.intersection(candidates);
-        let awaited = self.nodes.awaitable(sent, coming, self.settings.quorum);
+        let awaited = self.nodes.awaitable(sent, coming, &self.settings.electorate);
         for id in away.without(awaited) {
             self.extension_not_sent(id, index, slot_index);
         }
@@ -397,10 +397,9 @@ impl Locks {
         if self.ops.at(index).outcome != Verdict::Open {
             return;
         }
-        let quorum = self.settings.quorum;
         let mut tally = self.ops.at(index).tally;
         tally.yes = rules::votes_of_extension(tally.yes, slot.votes());
-        match tally.decide(self.settings.node_count, quorum) {
+        match tally.decide(&self.settings.electorate) {
             Decision::Open => {}
             Decision::Won => {
                 let (new_deadline, kind) =
@@ -414,7 +413,7 @@ impl Locks {
                 self.end_extension(index, Verdict::Won);
             }
             Decision::Lost => {
-                let lost = slot.holds.count() < quorum;
+                let lost = !self.settings.electorate.has_quorum(slot.holds);
                 let is_adoption = self.ops.at(index).kind == OpKind::Adopt;
                 let (ends, new_deadline) = (slot.ends, self.ops.at(index).new_deadline);
                 self.slots.at_mut(slot_index).ends = rules::deadline_after_miss(ends, new_deadline);

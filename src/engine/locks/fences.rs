@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::quorum::{NodeId, NodeMask};
+use crate::quorum::{Electorate, NodeId, NodeMask};
 use crate::rules;
 use crate::slab::SlotIndex;
 use crate::time::{Instant, WallClock};
@@ -107,10 +107,14 @@ impl Fencing {
     }
 
     /// Judges the answers. The nodes of `unheard` may still answer the first round.
-    pub(in crate::engine) fn judge(&mut self, quorum: u32, unheard: NodeMask) -> FenceProgress {
+    pub(in crate::engine) fn judge(
+        &mut self,
+        electorate: &Electorate,
+        unheard: NodeMask,
+    ) -> FenceProgress {
         let second = self.raise.map_or(NodeMask::EMPTY, |raise| raise.accepted);
         let has_quorum = |accepted: NodeMask, other: NodeMask| {
-            rules::accepts(accepted, other).has_at_least(quorum)
+            electorate.has_quorum(rules::accepts(accepted, other))
         };
         if has_quorum(self.accepted, second) {
             self.fence = Some(self.proposed);
@@ -130,7 +134,7 @@ impl Fencing {
         }
         let may_accept = raise.accepted.union(raise.open).union(unheard);
         let may_have_accepted = self.accepted.union(unheard);
-        if may_accept.has_at_least(quorum) || may_have_accepted.has_at_least(quorum) {
+        if electorate.has_quorum(may_accept) || electorate.has_quorum(may_have_accepted) {
             FenceProgress::Open
         } else {
             FenceProgress::Lost
@@ -217,13 +221,17 @@ mod tests {
 
     const ALL: NodeMask = NodeMask::first(5);
 
+    fn three() -> Electorate {
+        Electorate::of(ALL, 3)
+    }
+
     #[test]
     fn a_quorum_of_accepts_is_the_fence_after_one_round() {
         let mut fencing = Fencing::propose(10);
         for index in 0..3 {
             fencing.accept(node(index));
         }
-        assert_eq!(fencing.judge(3, NodeMask::EMPTY), FenceProgress::Fenced);
+        assert_eq!(fencing.judge(&three(), NodeMask::EMPTY), FenceProgress::Fenced);
         assert_eq!(fencing.fence(), Some(10));
     }
 
@@ -233,7 +241,7 @@ mod tests {
         fencing.accept(node(0));
         fencing.refuse(12);
         fencing.refuse(11);
-        assert_eq!(fencing.judge(3, NodeMask::EMPTY), FenceProgress::Raise(13));
+        assert_eq!(fencing.judge(&three(), NodeMask::EMPTY), FenceProgress::Raise(13));
     }
 
     #[test]
@@ -246,10 +254,10 @@ mod tests {
             fencing.ask(node(index));
         }
         fencing.raised(node(2), true);
-        assert_eq!(fencing.judge(3, NodeMask::EMPTY), FenceProgress::Open);
+        assert_eq!(fencing.judge(&three(), NodeMask::EMPTY), FenceProgress::Open);
         fencing.raised(node(0), true);
         fencing.raised(node(1), false);
-        assert_eq!(fencing.judge(3, NodeMask::EMPTY), FenceProgress::Lost);
+        assert_eq!(fencing.judge(&three(), NodeMask::EMPTY), FenceProgress::Lost);
         assert_eq!(fencing.fence(), None);
     }
 
@@ -261,9 +269,9 @@ mod tests {
         fencing.begin_raise(13);
         fencing.ask(node(0));
         fencing.raised(node(0), false);
-        assert_eq!(fencing.judge(3, ALL), FenceProgress::Open);
+        assert_eq!(fencing.judge(&three(), ALL), FenceProgress::Open);
         fencing.accept(node(4));
-        assert_eq!(fencing.judge(3, NodeMask::EMPTY), FenceProgress::Fenced);
+        assert_eq!(fencing.judge(&three(), NodeMask::EMPTY), FenceProgress::Fenced);
         assert_eq!(fencing.fence(), Some(10));
     }
 
@@ -271,7 +279,7 @@ mod tests {
     fn a_counter_at_the_end_of_the_numbers_gives_no_fence() {
         let mut fencing = Fencing::propose(10);
         fencing.refuse(FENCE_END - 1);
-        assert_eq!(fencing.judge(3, NodeMask::EMPTY), FenceProgress::Lost);
+        assert_eq!(fencing.judge(&three(), NodeMask::EMPTY), FenceProgress::Lost);
     }
 
     #[test]

@@ -19,7 +19,7 @@ impl Locks {
         let mut gated = voters;
         gated.remove(gate);
         let is_use = voters.contains(gate) && !gated.is_empty();
-        (is_use && gated.count() + 1 >= self.settings.quorum).then_some(gated)
+        (is_use && self.settings.electorate.has_quorum(voters)).then_some(gated)
     }
 
     /// Writes the encoded SET to the gate first. The attempt asks the others once the gate has

@@ -114,7 +114,7 @@ impl Locks {
     /// An attempt was denied. Its time shows how far the nodes are, unless the attempt asked one
     /// node first.
     pub(in crate::engine) fn note_denial(&mut self, op: OpIndex, denied: NodeMask, now: Now) {
-        if denied.count() + self.settings.quorum <= self.nodes.all().count() {
+        if !self.settings.electorate.is_blocked_by(denied) {
             return;
         }
         let began = self.slots.at(self.ops.at(op).slot()).began;
@@ -184,7 +184,7 @@ impl Locks {
                 slot.granted.insert(id);
                 let granted = slot.granted;
                 self.observe(Happening::Vote { node: id, slot: slot_index, vote: Vote::Granted });
-                if granted.has_at_least(self.settings.quorum) {
+                if self.settings.electorate.has_quorum(granted) {
                     Taken::Quorum(op, slot_index)
                 } else {
                     Taken::Partly(op)

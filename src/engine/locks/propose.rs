@@ -110,7 +110,7 @@ impl Locks {
         let round = self.ops.at(index).round;
         let unheard = round.open().union(round.awaited);
         let fencing = self.slots.fences.of_mut(slot_index)?;
-        match fencing.judge(self.settings.quorum, unheard) {
+        match fencing.judge(&self.settings.electorate, unheard) {
             FenceProgress::Fenced => {
                 // A raised number may be ahead of the clock: the next one must be above it.
                 if let Some(fence) = fencing.fence().filter(|_| rules::is_own_fence_seen(true)) {

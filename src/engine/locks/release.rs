@@ -459,7 +459,7 @@ impl Locks {
         if op.kind != OpKind::Release || op.outcome != Verdict::Open {
             return;
         }
-        let unlocked = match tally.decide(self.settings.node_count, self.settings.quorum) {
+        let unlocked = match tally.decide(&self.settings.electorate) {
             Decision::Won => Ok(Unlocked::Released),
             Decision::Lost => Err(UnlockError::NotHeld),
             Decision::Open if tally.open.is_empty() => Ok(Unlocked::Unknown),

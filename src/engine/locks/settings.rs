@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use crate::agreement::Agreement;
+use crate::checked::Checked;
 use crate::client_name::{ClientId, ClientName};
-use crate::config::{Checked, Config, RestartGuard};
+use crate::config::{Config, RestartGuard};
 use crate::node::{AdmissionRules, ChannelName, Login, Node, Timeouts};
-use crate::quorum::Drift;
+use crate::quorum::{Drift, Electorate};
 use crate::retry::Retry;
-use crate::rules;
 use crate::time::{Instant, nanos};
 
 /// How many transfers there may be in a row, if the configuration sets no number.
@@ -19,7 +19,8 @@ const STALLED_TIMEOUTS: u32 = 3;
 
 #[derive(Clone, Copy, Debug)]
 pub(in crate::engine) struct Settings {
-    pub(in crate::engine) node_count: u32,
+    pub(in crate::engine) electorate: Electorate,
+    /// The number of the vote that makes a quorum; of two lists, the fewest.
     pub(in crate::engine) quorum: u32,
     pub(in crate::engine) drift: Drift,
     pub(in crate::engine) node_timeout: Duration,
@@ -51,8 +52,8 @@ impl Settings {
             .find(|&ttl| u64::from(ttl) > checked.drift.of_ms(ttl.into()))
             .unwrap_or(max_ttl_ms);
         Self {
-            node_count: u32::try_from(config.nodes.len()).unwrap_or(0),
-            quorum: rules::quorum(checked.quorum),
+            electorate: checked.electorate(),
+            quorum: checked.electorate().least(),
             drift: checked.drift,
             node_timeout: config.node_timeout,
             node_timeout_nanos: nanos(config.node_timeout),
@@ -63,7 +64,11 @@ impl Settings {
             max_extensions: config.max_extensions.unwrap_or(u32::MAX),
             max_hold: config.max_hold.unwrap_or(Duration::MAX),
             direct_wake: config.direct_wake,
-            transfers_in_row: config.transfers_in_row.unwrap_or(TRANSFERS_IN_ROW),
+            // A client of one list alone could not tell whether a quorum of both holds the lock.
+            transfers_in_row: match config.next_list {
+                Some(_) => 0,
+                None => config.transfers_in_row.unwrap_or(TRANSFERS_IN_ROW),
+            },
             max_clock_skew_us: nanos(config.max_clock_skew) / 1_000,
             fence_ttl_ms: u64::try_from(config.fence_ttl_or_default().as_millis())
                 .unwrap_or(u64::MAX),
@@ -80,7 +85,7 @@ impl Settings {
     /// The settings that all clients of the same locks must share.
     pub(in crate::engine) fn agreement(&self, prefix: &[u8]) -> Agreement {
         let guard = self.admission.guard == RestartGuard::On;
-        Agreement::new(self.node_count, self.quorum, self.max_ttl_ms, guard, prefix)
+        Agreement::new(self.electorate.node_count(), self.quorum, self.max_ttl_ms, guard, prefix)
     }
 }
 

@@ -147,7 +147,7 @@ impl Locks {
     /// Why too few nodes may vote; `None` if a quorum may.
     #[must_use]
     pub(in crate::engine) fn connect_error(&self, now: Instant) -> Option<ConnectError> {
-        if self.nodes.voters().count() >= self.settings.quorum {
+        if self.settings.electorate.has_quorum(self.nodes.voters()) {
             return None;
         }
         let mut causes = [Cause::None; NODES_MAX];

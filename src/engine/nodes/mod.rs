@@ -18,7 +18,7 @@ use crate::error::Cause;
 use crate::node::{
     AdmissionRules, Debt, Debts, Node, Now, Pending, Request, Shown, State, Step, Wish,
 };
-use crate::quorum::{NODES_MAX, NodeId, NodeMask};
+use crate::quorum::{Electorate, NODES_MAX, NodeId, NodeMask};
 use crate::resp::{Quick, quick};
 use crate::rules;
 use crate::slab::SlotIndex;
@@ -54,6 +54,8 @@ pub(super) struct Nodes {
     nodes: Vec<Node>,
     names: Arc<[Box<str>]>,
     rules: AdmissionRules,
+    /// There are two lists of nodes.
+    is_joint: bool,
     /// The state of each node that people last saw, and since when the node is in it.
     shown: Vec<(Shown, Instant)>,
     /// The nodes to which a SET may go.
@@ -77,12 +79,13 @@ impl Nodes {
     pub(super) fn new(
         nodes: Vec<Node>,
         names: Arc<[Box<str>]>,
-        rules: AdmissionRules,
+        (rules, is_joint): (AdmissionRules, bool),
         now: Instant,
     ) -> Self {
         Self {
             names,
             rules,
+            is_joint,
             shown: vec![(Shown::Disconnected, now); nodes.len()],
             voters: NodeMask::EMPTY,
             cohort: Cohort::EMPTY,
@@ -177,9 +180,14 @@ impl Nodes {
         trips.get(nth).filter(|&&trip| trip < Duration::MAX).copied().unwrap_or_default()
     }
 
-    /// The nodes of `absent` that are on their way, if `quorum` needs them beside `present`.
-    pub(super) fn awaitable(&self, present: NodeMask, absent: NodeMask, quorum: u32) -> NodeMask {
-        if present.count() >= quorum {
+    /// The nodes of `absent` that are on their way, if a quorum needs them beside `present`.
+    pub(super) fn awaitable(
+        &self,
+        present: NodeMask,
+        absent: NodeMask,
+        electorate: &Electorate,
+    ) -> NodeMask {
+        if electorate.has_quorum(present) {
             return NodeMask::EMPTY;
         }
         let mut coming = NodeMask::EMPTY;
@@ -188,7 +196,7 @@ impl Nodes {
                 coming.insert(node);
             }
         }
-        if present.union(coming).count() >= quorum { coming } else { NodeMask::EMPTY }
+        if electorate.has_quorum(present.union(coming)) { coming } else { NodeMask::EMPTY }
     }
 
     // ---- inputs for one node ----
@@ -415,7 +423,8 @@ impl Nodes {
         if has_output {
             self.with_output.insert(id);
         }
-        self.restless.set(id, is_restless);
+        // A quick read counts votes, and of two lists their number does not decide.
+        self.restless.set(id, is_restless || self.is_joint);
         self.gather_cohort();
         let could_vote = self.voters.contains(id);
         self.voters.set(id, can_vote);

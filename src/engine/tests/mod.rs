@@ -13,6 +13,7 @@ mod fencing;
 mod fuzzed;
 mod handing;
 mod healing;
+mod joint;
 mod keeping;
 mod limits;
 mod notices;
@@ -74,8 +75,21 @@ impl Rig {
         rig
     }
 
+    /// `listed` nodes, and others that `change` adds.
+    fn joint(listed: usize, nodes: usize, change: impl FnOnce(Config) -> Config) -> Self {
+        let mut rig = Self::of(listed, nodes, change);
+        for index in 0..nodes {
+            rig.connect(index);
+        }
+        rig
+    }
+
     fn unconnected(nodes: usize, change: impl FnOnce(Config) -> Config) -> Self {
-        let config = Config::new((1..=nodes).map(|port| format!("n:{port}"))).unwrap();
+        Self::of(nodes, nodes, change)
+    }
+
+    fn of(listed: usize, nodes: usize, change: impl FnOnce(Config) -> Config) -> Self {
+        let config = Config::new((1..=listed).map(|port| format!("n:{port}"))).unwrap();
         let config = config.direct_wake(false).transfers_in_row(0);
         let config = change(config.restart_guard(RestartGuard::Off));
         let now = Instant::from_nanos(1_000_000_000_000);

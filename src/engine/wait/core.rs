@@ -8,7 +8,7 @@ use super::waiter::Waiter;
 use super::wakes::{Wake, Wakes};
 use crate::beside::Beside;
 use crate::client_name::ClientId;
-use crate::quorum::NodeMask;
+use crate::quorum::{Electorate, NodeMask};
 use crate::slab::{OpIndex, SlotIndex};
 
 /// The calls that wait for the lock of a slot.
@@ -37,7 +37,7 @@ pub(super) struct Handover {
 pub(in crate::engine) struct Waiting {
     pub(super) client_id: ClientId,
     pub(super) node_timeout: Duration,
-    pub(super) quorum: u32,
+    pub(super) electorate: Electorate,
     pub(super) waiters: Beside<OpIndex, Waiter>,
     pub(super) queues: Beside<SlotIndex, WaitQueue>,
     pub(super) wakes: Wakes,

@@ -87,7 +87,7 @@ impl Waiting {
         let is_alive = rules::is_alive(silent <= SILENT_MAX) && rules::is_fresh(silent <= fresh);
         let has_time = now + self.node_timeout * 2 < first.until;
         let is_allowed = rules::is_handed_ttl_allowed(offer.ttl_ms <= terms.ttl_max_ms);
-        let is_able = terms.able.has_at_least(self.quorum) && is_allowed;
+        let is_able = self.electorate.has_quorum(terms.able) && is_allowed;
         if ClientId::of(&first.id) == self.client_id
             || !(is_in_row && is_alive && has_time && is_able)
         {
@@ -142,7 +142,7 @@ impl Waiting {
     fn settle_handover(&mut self, slot: SlotIndex, view: &mut View<'_>) {
         let Some(handover) = self.handovers.get_mut(slot) else { return };
         let possible = handover.told.union(handover.open);
-        if !possible.has_at_least(self.quorum) {
+        if !self.electorate.has_quorum(possible) {
             saw(Sight::TransferFailed);
             if let Some(Handover { wake, .. }) = rules::to_wake_instead(self.handovers.remove(slot))
             {

@@ -36,7 +36,7 @@ use crate::beside::Beside;
 use crate::client_name::ClientId;
 use crate::key::{Key, hash};
 use crate::node::Phase;
-use crate::quorum::{NodeId, NodeMask};
+use crate::quorum::{Electorate, NodeId, NodeMask};
 use crate::rules;
 use crate::slab::{OpIndex, SlotIndex, WakeIndex};
 use crate::time::Instant;
@@ -66,11 +66,11 @@ use wakes::{Wake, Wakes};
 const HOPS_MAX: u8 = 8;
 
 impl Waiting {
-    pub(super) fn new(client_id: ClientId, node_timeout: Duration, quorum: u32) -> Self {
+    pub(super) fn new(client_id: ClientId, node_timeout: Duration, electorate: Electorate) -> Self {
         Self {
             client_id,
             node_timeout,
-            quorum,
+            electorate,
             waiters: Beside::default(),
             queues: Beside::default(),
             wakes: Wakes::default(),

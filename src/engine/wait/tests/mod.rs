@@ -69,7 +69,7 @@ impl World {
     fn new() -> Self {
         let all = NodeMask::first(NODES);
         Self {
-            waiting: Waiting::new(US, NODE_TIMEOUT, 2),
+            waiting: Waiting::new(US, NODE_TIMEOUT, Electorate::of(NodeMask::first(3), 2)),
             now: Instant::from_nanos(1_000_000_000),
             reach: Reach { all, channel: all, scripts: all, asked: all },
             attempt: None,

@@ -1,0 +1,26 @@
+//! What the check of a configuration computes.
+
+use crate::quorum::{Drift, Electorate, NodeMask};
+use crate::rules;
+
+/// The values that the check of a configuration computes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Checked {
+    /// The nodes of the list, and how many of their votes make a quorum.
+    pub(crate) list: (NodeMask, u32),
+    pub(crate) next: Option<(NodeMask, u32)>,
+    pub(crate) drift: Drift,
+}
+
+impl Checked {
+    /// The nodes that decide on a lock.
+    pub(crate) fn electorate(&self) -> Electorate {
+        let of = |(nodes, quorum)| Electorate::of(nodes, rules::quorum(quorum));
+        let (first, Some((nodes, quorum))) = (of(self.list), self.next) else {
+            return of(self.list);
+        };
+        let union = nodes.union(self.list.0);
+        let together = Electorate::of(union, union.count() / 2 + 1);
+        rules::electorate(first.and(nodes, rules::quorum(quorum)), together)
+    }
+}
