@@ -155,7 +155,7 @@ fn a_user_who_may_not_run_scripts_is_told_where_and_what_to_grant() {
     for words in [&name(0), &name(1), "runs no scripts", "grant the user +eval"] {
         assert!(ended.err.contains(words), "{words}: {ended:?}");
     }
-    let doctor = on_urls(&urls, &[&times[..], &["doctor"]].concat()).expect(0).out;
+    let doctor = on_urls(&urls, &[&times[..], &["doctor", "--wait", "60s"]].concat()).expect(0).out;
     let line = doctor.lines().find(|line| line.contains("with a fence")).expect("a note");
     assert!(line.starts_with(&format!("note      {}, {}: ", name(0), name(1))), "{line}");
     assert!(!format!("{ended:?}{doctor}").contains("s3cret"), "{ended:?}{doctor}");
