@@ -53,7 +53,7 @@ nodes=$(nodes)
 case $(printf '%s\n' "$nodes" | grep -vF "\"node\":\"$(name "$1")\"") in
 *'"votes":false'*) fail "not all other nodes vote: see redbolt doctor, and mend them first" ;;
 esac
-redbolt ls --wait "${WAIT:-5m}" > /dev/null || fail "a lock would not survive this: see redbolt ls"
+redbolt ls --limit 100000 --wait "${WAIT:-5m}" > /dev/null || fail "a lock would not survive this: see redbolt ls"
 sh -c "$3"
 silent "$1" "still answers: the command did not stop it"
 export REDBOLT_NODES="$new_list"

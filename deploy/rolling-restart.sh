@@ -1,14 +1,16 @@
 #!/bin/sh
 # Restarts the lock nodes one after the other, each when all nodes vote again and each lock that is
 # held has a vote to spare. So clients have a quorum at all times, and no lock is lost. The script ends
-# at the first node that does not come back, with the exit code of redbolt doctor.
+# at the first failure, with the code of the command that failed: redbolt doctor, redbolt ls or COMMAND.
+# It ends with 1 if COMMAND did not restart the server.
 #
 # usage: rolling-restart.sh COMMAND
 #   sh runs COMMAND for each node of REDBOLT_NODES, with the node's $HOST and $PORT. COMMAND ends when the
 #   server has been stopped and started again:
 #     rolling-restart.sh 'ssh "$HOST" sudo systemctl restart redbolt-node@"$PORT"'
 #
-# WAIT    how long a node may take to vote again (5m); the restart guard takes --max-ttl of that
+# WAIT    how long a node may take to vote again (5m), of which the restart guard takes --max-ttl; and how
+#         long locks may then take to have a vote to spare
 # SETTLE  seconds until the next restart (6), in which all clients find the node again: a client tries at
 #         least once in 5 s
 #
@@ -17,7 +19,7 @@ set -eu
 
 # Waits until all nodes vote and no lock would miss one of them; otherwise shows why, and ends.
 all_vote() {
-  report=$(redbolt doctor --wait "${WAIT:-5m}" 2>&1 && redbolt ls --wait "${WAIT:-5m}" 2>&1) || {
+  report=$(redbolt doctor --wait "${WAIT:-5m}" 2>&1 && redbolt ls --limit 100000 --wait "${WAIT:-5m}" 2>&1) || {
     code=$?
     printf '%s\n' "$report" >&2
     exit "$code"

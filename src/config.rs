@@ -175,17 +175,20 @@ impl Config {
         })
     }
 
-    /// The list of nodes that is to replace the present one. While it is set, a lock needs a quorum of
-    /// each list: so the client excludes clients of the present list and those of the next one, and a
-    /// fleet changes its nodes while it runs. A node of both lists is one node, and its vote counts in
-    /// both. `docs/servers.md` has the steps.
+    /// The list of nodes that is to replace the present one. While it is set, this client needs a
+    /// quorum of each list for a lock. So it cannot hold a lock together with a client of either list.
+    /// A node of both lists is one node, and its vote counts in both.
     ///
-    /// It costs no round trip, and waits for the slower of the two quorums. A waiter is woken by the
-    /// release, and not handed the lock.
+    /// Never run clients of the present list alone beside clients of the next list alone: they can hold
+    /// one lock. `docs/servers.md` has the steps.
+    ///
+    /// It costs no round trip, and waits for the slower of the two quorums. The release wakes a waiter,
+    /// and does not hand it the lock.
     ///
     /// # Errors
     ///
-    /// As [`new`](Self::new); the two lists may have 32 nodes together.
+    /// As [`new`](Self::new); the two lists may have 32 nodes together, and a node of both has the same
+    /// database in both.
     pub fn next_nodes(
         mut self,
         nodes: impl IntoIterator<Item = impl AsRef<str>>,
@@ -194,8 +197,13 @@ impl Config {
         for node in address::parse_list(nodes)? {
             let is_same = |other: &Address| other.endpoint() == node.endpoint();
             let index = self.nodes.iter().position(is_same).unwrap_or(self.nodes.len());
-            if index == self.nodes.len() {
-                self.nodes.push(node);
+            match self.nodes.get(index) {
+                None => self.nodes.push(node),
+                // The same keys in another database are other locks.
+                Some(known) if known.database() != node.database() => {
+                    return Err(ConfigError::DuplicateNode { node: node.name().into() });
+                }
+                Some(_) => {}
             }
             let too_many = ConfigError::TooManyNodes { nodes: self.nodes.len() };
             next.insert(NodeId::new(index).ok_or(too_many)?);

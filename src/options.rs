@@ -141,19 +141,18 @@ impl LockOptions {
     ///
     /// Each slot is a lock of its own, `key:slot:0` and so on, with its own token, fence and
     /// waiters. So the promises are those of a lock, and no call can hold the slot of another. All
-    /// clients of a lock must name the same number. A larger number is safe at any time. A smaller
-    /// one is safe once the slots above it are free.
+    /// clients of a lock name the same number. You may raise it while they run: then at most the larger
+    /// number of callers hold the lock. To lower it, wait until the slots above it are free.
     ///
     /// The call asks each node for the first free one of up to eight slots, beginning with the slot
     /// that this client left last, or with one drawn at random. If all are taken, it asks for all
     /// others. So it costs one round trip while half of the slots are free, and two or three where
     /// nodes name different slots. A node that answers after the quorum gets a delete for each slot
-    /// that the call did not win. The nodes must run scripts (EVAL). Where they do not, or for a lock
-    /// with a [fence](Self::fenced), the call asks for one slot by a SET, and then for all others.
+    /// that the call did not win. Where too few nodes run scripts (EVAL), or for a lock with a
+    /// [fence](Self::fenced), the call asks for one slot by a SET, and then for all others.
     ///
     /// A call that waits announces itself to the holder of one slot, drawn at random. It also asks
-    /// for up to eight others each 100 to 200 ms, or 16 to 32 round trips where these take longer. If
-    /// none is free, it leaves its line for that of another slot.
+    /// for up to eight others each 100 to 200 ms, or 16 to 32 round trips where these take longer.
     ///
     /// A slot does not [linger](Self::linger).
     #[must_use]
@@ -163,17 +162,21 @@ impl LockOptions {
 
     /// The call reads: it takes one of `readers` [slots](Self::slots). No call that
     /// [writes](Self::write) holds the lock meanwhile.
+    ///
+    /// All readers and writers of a lock must name the same number. A writer that names a smaller one
+    /// does not take every slot that a reader may hold. To change the number, stop all of them first.
     #[must_use]
     pub fn read(self, readers: usize) -> Self {
         self.slots(readers)
     }
 
     /// The call writes: it takes all of `readers` slots, 1 to 63, so that no other caller holds one.
+    /// The number is that of all [readers](Self::read).
     ///
-    /// Before the slots it takes one more key, the gate `key:slot`, which no reader touches. A
-    /// writer that has the gate keeps each slot that it wins, and waits for all others at once. So
-    /// no reader that comes later gets in before it. A node gets one SET per slot and one more in one
-    /// write (a `try_lock`: one `MSETEX` where all nodes have it), and as many deletes.
+    /// It also takes the gate, the key `key:slot`, which no reader touches. A writer that has the gate
+    /// keeps each slot that it wins, and waits for all others at once. So no reader that comes later
+    /// gets in before it. In one write each node gets one SET for the gate and one per slot, and later
+    /// as many deletes. A `try_lock` sends one `MSETEX` instead, if all nodes have that command.
     /// [`Lease::keys`](crate::Lease::keys) has the gate and all slots.
     #[must_use]
     pub fn write(self, readers: usize) -> Self {

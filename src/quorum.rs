@@ -229,7 +229,7 @@ impl Quorum {
 }
 
 /// The nodes that decide on a lock, and how many of their votes make a quorum. There is one list, or two
-/// while nodes are exchanged: then a quorum of each is needed.
+/// while nodes are exchanged: then a lock needs a quorum of each.
 ///
 /// Two electorates exclude each other if they have a list in common: two quorums of one list share a
 /// node.
@@ -244,7 +244,7 @@ pub(crate) struct Electorate {
 struct List {
     nodes: NodeMask,
     quorum: u32,
-    /// So many votes that are missing rule a quorum out.
+    /// If so many nodes do not vote, no quorum is possible.
     blocked: u32,
 }
 
@@ -272,10 +272,16 @@ impl Electorate {
         self.first.nodes.union(self.next.nodes).count()
     }
 
-    /// The fewest votes that can make a quorum.
+    /// The larger of the quorums: no fewer votes can suffice, and lists without a common node need more.
     pub(crate) const fn least(&self) -> u32 {
         let (first, next) = (self.first.quorum, self.next.quorum);
         if first > next { first } else { next }
+    }
+
+    /// The number that clients announce: of one list its quorum, of two 100 times the next one, too. So
+    /// the doctor tells them apart.
+    pub(crate) const fn announced(&self) -> u32 {
+        self.first.quorum + 100 * self.next.quorum
     }
 
     /// Whether there are two lists.
@@ -294,7 +300,7 @@ impl Electorate {
         votes.has_at_least(first.quorum)
     }
 
-    /// Whether these votes make a quorum without any one of them.
+    /// Whether these votes still make a quorum after any single one of them is lost.
     #[cfg(feature = "metrics")]
     pub(crate) fn has_spare(&self, votes: NodeMask) -> bool {
         votes.into_iter().all(|node| self.has_quorum(votes.without(NodeMask::of(node))))

@@ -18,19 +18,19 @@
 //! token, quorum, `t0` and fence, and the lease ends with the first of them to end. Where one command
 //! asks a node for all of them, its answer is a vote for each.
 //!
-//! Nor do locks with slots. Each slot is a key of its own, so it has at most one holder. A node that
+//! Locks with slots need no argument of their own either. Each slot is a key of its own, so it has at most one holder. A node that
 //! takes the first free slot for a call grants that key and no other. The call holds a slot once a
-//! quorum has granted the same one. Grants of different slots are not added up: counted so, five
-//! masters that each admit five callers can admit eight.
+//! quorum has granted the same one. The client never adds up grants of different slots. Otherwise five
+//! masters that each admit five callers could together admit eight.
 //!
 //! # Two lists of nodes
 //!
 //! A client with two lists needs a quorum of each, in one round: for a lock, an extension, a release
 //! and a fence. So it shares a node with each quorum of a client that has either list. A client of the
-//! old list and one of the new list share none. So no client of the new list alone begins before each
-//! lease that was won under the old list alone is over: `max_ttl` after the last client of that list.
-//! A lock is handed over only between clients of one list, because a client cannot tell which lists
-//! another counts by.
+//! old list and one of the new list share none. So start no client of the new list alone while a lease
+//! of the old list alone may live. Such leases end `max_ttl` after the last client with only the old
+//! list has ended. Fences need twice `max_clock_skew` on top. A client with two lists neither hands a
+//! lock over nor takes one over: it cannot tell by which lists another client counts.
 //!
 //! # Nodes that forget
 //!
@@ -39,18 +39,18 @@
 //! that restarted gives nobody a vote until all that it may have granted before is over. Its grant
 //! counts like an extension.
 //!
-//! The round must be decided before the old deadline. Until then nobody else could have a quorum. At
-//! that moment a quorum holds the token, so nobody can have one from then on. The yes of a node counts
-//! for the round that asked it, and for no other: votes of several rounds are not added up.
+//! The round must be decided before the old deadline. Before it, the old votes keep everybody else from
+//! a quorum. Once the round is decided, the new votes do. The yes of a node counts for the round that
+//! asked it, and for no other: the client never adds up votes of several rounds.
 //!
-//! A node that held the key and answers that it is gone, for none of these reasons, was told to delete
-//! it. It never gets the token again, and a quorum of such nodes is the loss of the lease. Nor does a
-//! node get it where a delete of the token may still run, or the client does not know yet that a
-//! quorum holds it, as in an adoption.
+//! If a node lost the key for none of these reasons, a client told it to delete the key. This client
+//! never gives it the token again. The lease is lost once so many nodes lack the key that no quorum is
+//! left. The client also keeps the token from a node that may still run its delete. An adoption gives
+//! the token to no node: the client does not yet know of a quorum.
 //!
-//! An extension over a connection that has ended may run late. It does no harm as long as no later
-//! one was longer: it creates no key, and it ends no earlier than they do. After a longer one such a
-//! node is asked no more.
+//! A node may run an extension late, after its connection has ended. That creates no key. It shortens
+//! no key either, unless the client sent a longer extension later. So once an extension is longer, the
+//! client no longer asks nodes that may run an older one.
 //!
 //! # The rule of ownership
 //!

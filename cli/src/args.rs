@@ -215,7 +215,8 @@ pub(crate) struct ShareArgs {
     /// Write: while nobody reads or writes
     #[arg(long)]
     pub(crate) write: bool,
-    /// With --read or --write: the most readers at the same time, 1 to 63; the same for all
+    /// With --read or --write: the most readers at the same time, 1 to 63. Every reader and writer of the
+    /// lock must give the same number
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=63), default_value = "16")]
     pub(crate) readers: u8,
 }
@@ -438,9 +439,9 @@ pub(crate) struct LeaderArgs {
 }
 
 const RUN_HELP: &str = "\
-A lock is extended at each third of its TTL. If that fails until less than --grace of it is left, or
-the lock was taken away, CMD and its process group get TERM, and KILL after the grace or before the
-lock would have ended; then the exit code is 70. If redbolt itself is stopped or hangs, its
+redbolt extends a lock at each third of its TTL. It ends CMD if the lock is taken away, or less than
+--grace of it is left. CMD and its process group get TERM. They get KILL after the grace, and always
+before the lock would end. The exit code is then 70. If redbolt itself is stopped or hangs, its
 watchdog, a second process, sends that KILL. INT, TERM, HUP, QUIT, USR1 and USR2 are passed on to CMD.
 CMD is killed when redbolt is. If it cannot be killed, a line names it and the exit code is 79.
 
@@ -450,9 +451,9 @@ for so long, and KILL after the grace; a line on stderr says so, and the exit co
 While it waits for a lock, a line on stderr says after some seconds who holds it, or which nodes are
 missing; another one follows where that changes.
 
-Several locks are taken one after the other in the order of their bytes, whatever the order of the
-arguments, so that commands that want the same locks cannot block each other. --wait is the time for
-all of them together. They are released in reverse order.
+redbolt takes several locks one after the other, in the order of their bytes, whatever the order of
+the arguments. So commands that want the same locks cannot deadlock. --wait is the time for all of
+them together. They are released in reverse order.
 
 A fence is a number that grows with every holder of the lock. CMD gives $REDBOLT_FENCE to the resource
 with each write, and the resource refuses a lower one than it has seen: then no CMD of an earlier
@@ -460,8 +461,8 @@ holder can write any more. Without --fence CMD has no REDBOLT_FENCE. Fences comp
 only, so --fence takes one KEY.
 
 With one KEY, CMD finds it in $REDBOLT_KEY, and the token of its lock in $REDBOLT_TOKEN; with several
-it has neither. With --slots or --read, the key is that of the slot; with --write, that of all slots
-together, and there is no token.
+it has neither. With --slots or --read, $REDBOLT_KEY is the key of the slot. With --write it is that of
+the gate, KEY:slot, and CMD has no token.
 
 With --json an error is an object; a run that succeeds adds nothing to what CMD prints.
 

@@ -81,6 +81,8 @@ pub(crate) fn run(global: &Global, args: &LsArgs) -> Result<(), Failure> {
     }
     match (may_miss, end) {
         (true, _) => Err(Failure::code(NO_QUORUM)),
+        // Nothing is known of the locks beyond the limit.
+        (false, Some(_)) if !listing.is_whole => Err(Failure::code(NO_QUORUM)),
         (false, Some(_)) if count > 0 => Err(Failure::code(TAKEN)),
         (false, _) => Ok(()),
     }

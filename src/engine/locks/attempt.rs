@@ -210,8 +210,12 @@ impl Locks {
         if vote == Vote::Granted {
             slot.granted.insert(id);
         }
-        slot.unanswered.remove(id);
-        if matches!(vote, Vote::Denied | Vote::Failed(_)) {
+        // A first SET may still run at a node that gets the token of a lease again.
+        let is_second = slot.state() == TokenState::Held && slot.tainted.contains(id);
+        if !is_second {
+            slot.unanswered.remove(id);
+        }
+        if matches!(vote, Vote::Denied | Vote::Failed(_)) && !is_second {
             // The node wrote nothing, unless a release already went to it; its answer will tell.
             slot.holds.remove(id);
         }

@@ -52,12 +52,15 @@ impl Locks {
         if let Some(op) = slot.op {
             unsettled = unsettled.union(self.ops.at(op).round.awaited);
         }
+        // A SET of an extension gives the token again. The adopter could not know of it.
+        let is_extended = slot.extensions > 0;
         for (id, node) in self.nodes.all().into_iter().zip(self.nodes.iter()) {
             let is_changing = |request| {
                 matches!(request, Request::Release { slot, .. }
                     | Request::Debt { slot, .. }
                     | Request::Extend { slot, .. }
                     | Request::Transfer(slot) if slot == slot_index)
+                    || is_extended && matches!(request, Request::Set(slot) if slot == slot_index)
             };
             if node.pending().any(|pending| is_changing(pending.request)) {
                 unsettled.insert(id);

@@ -150,7 +150,8 @@ impl Locks {
         slot.ttl_longest_ms = slot.ttl_longest_ms.max(ttl_ms);
         slot.ends = rules::deadline_once_written(slot.ends, new_deadline);
         let candidates = rules::nodes_to_extend(slot.holds, slot.doubted());
-        let healed = self.nodes_to_heal(index, slot_index);
+        let lacking = all.without(self.slots.at(slot_index).holds);
+        let healed = self.nodes_to_heal(lacking, index, slot_index);
         let absent = all.without(self.slots.at(slot_index).holds).without(healed);
         let op = self.ops.at_mut(index);
         op.round = Round::default();
@@ -304,12 +305,14 @@ impl Locks {
                 }
                 if rules::has_forgotten(!self.nodes.at(id).is_admitted()) {
                     slot.granted.remove(id);
+                } else if slot.is_adopted() {
+                    slot.granted.insert(id);
                 }
+                let is_valid = slot.ends > now.real;
                 self.note_late_vote(slot_index);
                 if let Some(index) = current {
-                    let healed =
-                        self.nodes_to_heal(index, slot_index).intersection(NodeMask::of(id));
-                    if healed.is_empty() {
+                    let healed = self.nodes_to_heal(NodeMask::of(id), index, slot_index);
+                    if healed.is_empty() || !is_valid {
                         self.ops.at_mut(index).tally.no(id);
                         self.ops.at_mut(index).blame(id, Cause::Held);
                     } else {

@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //!
-//! - A node that held the key and answers that it is gone was told to delete it, unless it has
-//!   restarted, was a replica meanwhile, or was silent for a TTL. It never gets the token again.
+//! - A node that held the key and answers that it is gone was told to delete it, and never gets the
+//!   token again. It is another matter if it has restarted, was a replica, or was silent for a TTL.
 //! - Only a node that may vote gets the token. One that has restarted gives nobody a vote until all
 //!   that it may have forgotten is over.
 //! - Such a SET is a SET: the release goes behind it, and its node may hold the key meanwhile.
@@ -20,16 +20,22 @@ use crate::slab::{OpIndex, SlotIndex};
 use std::time::Duration;
 
 impl Locks {
-    /// The nodes that get the token again with this extension. An adoption heals none: the client
-    /// does not know yet whether a quorum holds the lease.
-    pub(super) fn nodes_to_heal(&self, index: OpIndex, slot_index: SlotIndex) -> NodeMask {
+    /// Those of the nodes `absent`, which lack the key, that get the token again with this extension.
+    /// An adoption heals none: the client does not know yet whether a quorum holds the lease.
+    pub(super) fn nodes_to_heal(
+        &self,
+        absent: NodeMask,
+        index: OpIndex,
+        slot_index: SlotIndex,
+    ) -> NodeMask {
         let slot = self.slots.at(slot_index);
-        let absent = self.nodes.all().without(slot.holds);
         if absent.is_empty() || !rules::may_heal(self.ops.at(index).kind != OpKind::Adopt) {
             return NodeMask::EMPTY;
         }
         let forgetful = rules::nodes_that_forgot(absent, slot.granted);
-        let sure = rules::nodes_to_heal(forgetful, slot.doubted());
+        // The client asks no tainted node of a doubted lease, and a second SET taints its node.
+        let twice = if slot.is_doubted() { slot.unanswered } else { NodeMask::EMPTY };
+        let sure = rules::nodes_to_heal(forgetful, slot.doubted().union(twice));
         rules::nodes_healed(sure, self.nodes.voters())
     }
 
@@ -57,6 +63,10 @@ impl Locks {
             }
             self.observe(Happening::Healed { node: id, slot: slot_index });
             let slot = self.slots.at_mut(slot_index);
+            if slot.unanswered.contains(id) {
+                // The answer to this SET says nothing of the first, which may still run.
+                slot.tainted.insert(id);
+            }
             slot.holds = rules::with_healed(slot.holds, NodeMask::of(id));
             slot.unanswered.insert(id);
             let op = self.ops.at_mut(index);

@@ -85,7 +85,13 @@ impl Settings {
     /// The settings that all clients of the same locks must share.
     pub(in crate::engine) fn agreement(&self, prefix: &[u8]) -> Agreement {
         let guard = self.admission.guard == RestartGuard::On;
-        Agreement::new(self.electorate.node_count(), self.quorum, self.max_ttl_ms, guard, prefix)
+        Agreement::new(
+            self.electorate.node_count(),
+            self.electorate.announced(),
+            self.max_ttl_ms,
+            guard,
+            prefix,
+        )
     }
 }
 

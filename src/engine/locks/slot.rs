@@ -80,6 +80,8 @@ pub(in crate::engine) const CHANGED: u8 = 4;
 const FENCED: u8 = 8;
 /// A waiting call has offered the token: a holder may hand its lock over to it.
 const OFFERED: u8 = 16;
+/// Another client won the lease: this one does not know what it told the nodes.
+const ADOPTED: u8 = 64;
 /// A late command at a tainted node could take the key, or shorten its life.
 const DOUBTED: u8 = 32;
 
@@ -105,7 +107,7 @@ impl Slots {
         let slot = self.at_mut(index);
         slot.step(input);
         slot.op = None;
-        slot.marks &= !(KEPT | FENCED | OFFERED | DOUBTED);
+        slot.marks &= !(KEPT | FENCED | OFFERED | DOUBTED | ADOPTED);
         slot.refs = 0;
         slot.phase = Phase::default();
         slot.extensions = 0;
@@ -229,11 +231,23 @@ impl Slot {
     /// The nodes where a late command could do harm. A late extension does none if it is as long as
     /// those behind it: it finds the key with the token and extends it, or does nothing.
     pub(in crate::engine) const fn doubted(&self) -> NodeMask {
-        if self.marks & DOUBTED == 0 { NodeMask::EMPTY } else { self.tainted }
+        if self.is_doubted() { self.tainted } else { NodeMask::EMPTY }
+    }
+
+    pub(in crate::engine) const fn is_doubted(&self) -> bool {
+        self.marks & DOUBTED != 0
     }
 
     pub(in crate::engine) const fn set_doubted(&mut self) {
         self.marks |= DOUBTED;
+    }
+
+    pub(in crate::engine) const fn is_adopted(&self) -> bool {
+        self.marks & ADOPTED != 0
+    }
+
+    pub(in crate::engine) const fn set_adopted(&mut self) {
+        self.marks |= ADOPTED;
     }
 
     /// The nodes that hold the key, as far as the client knows.

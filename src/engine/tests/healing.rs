@@ -30,9 +30,11 @@ impl Fleet {
     }
 
     fn info(&self, index: usize) -> String {
-        let life = self.lives[index];
-        let uptime = if life == 0 { 9999 } else { 0 };
-        format!("run_id:{index}-{life}\r\nuptime_in_seconds:{uptime}\r\n")
+        match self.lives[index] {
+            // As the rig has greeted it.
+            0 => format!("run_id:{index}\r\nuptime_in_seconds:9999\r\n"),
+            life => format!("run_id:{index}-{life}\r\nuptime_in_seconds:0\r\n"),
+        }
     }
 
     /// The connection to the node ends.
@@ -288,4 +290,82 @@ pub(super) fn a_node_that_may_still_run_a_shorter_extension_does_not_get_the_tok
     }
     assert!(fleet.stores[2].is_empty());
     assert_eq!(fleet.votes(lease), 2);
+}
+
+/// Late answers to the adoption itself tell nothing of why the key is gone.
+#[test]
+fn an_adopted_lease_is_given_to_no_node_that_answered_late_that_it_lacks_the_key() {
+    let mut fleet = Fleet::new(5);
+    let token = "of another client";
+    for index in 0..3 {
+        fleet.stores[index].insert("a".to_owned(), token.to_owned());
+    }
+    fleet.rig.engine.adopt(b"a", token.as_bytes(), &kept(), fleet.rig.now).unwrap();
+    fleet.rig.answer_all(0..3, "+OK\r\n");
+    let Some(Event::Adopt { result: Ok(lease), .. }) = fleet.rig.engine.poll_event(fleet.rig.now)
+    else {
+        panic!("not adopted");
+    };
+    fleet.rig.answer_all(3..5, "_\r\n");
+    fleet.run(TTL);
+    assert!(fleet.stores[3].is_empty() && fleet.stores[4].is_empty());
+    assert_eq!(fleet.votes(lease), 3);
+}
+
+#[test]
+fn a_lease_that_is_lost_is_given_to_no_node() {
+    let mut fleet = Fleet::new(5);
+    let lease = fleet.lease(kept());
+    fleet.lose(3);
+    fleet.run(TTL + 100 * MS);
+    fleet.connect(3);
+    while fleet.asked(3).is_empty() {
+        fleet.rig.advance(10 * MS);
+    }
+    assert_eq!(fleet.asked(3), ["SET IFEQ"]);
+    fleet.rig.answer_all(0..3, "_\r\n");
+    assert!(fleet.rig.engine.is_lost(lease));
+    fleet.rig.answer(3, "_\r\n");
+    assert_eq!(fleet.asked(3), Vec::<String>::new());
+}
+
+#[test]
+fn a_lease_is_given_away_once_each_node_has_answered_the_set_that_gives_it_the_token() {
+    let mut fleet = Fleet::new(3);
+    fleet.restart(2);
+    let lease = fleet.lease(LockOptions::new(TTL));
+    fleet.rig.engine.extend(lease, TTL, fleet.rig.now).unwrap();
+    fleet.run(TTL / 2);
+    while fleet.rig.engine.poll_event(fleet.rig.now).is_some() {}
+    fleet.rig.engine.extend(lease, TTL, fleet.rig.now).unwrap();
+    fleet.run(GUARD - TTL / 2);
+    while fleet.rig.engine.poll_event(fleet.rig.now).is_some() {}
+    fleet.rig.engine.extend(lease, TTL, fleet.rig.now).unwrap();
+    assert_eq!(fleet.asked(2), ["SET NX"]);
+    fleet.rig.answer_all(0..2, "+OK\r\n");
+    while fleet.rig.engine.poll_event(fleet.rig.now).is_some() {}
+    assert!(fleet.rig.engine.detach(lease).is_err());
+    fleet.rig.answer(2, "+OK\r\n");
+    fleet.rig.engine.detach(lease).unwrap();
+}
+
+/// The SET of the attempt may still run, over a connection that has ended: behind the release, too.
+#[test]
+fn a_node_whose_first_set_has_no_answer_gets_a_second_and_the_release_reckons_with_both() {
+    let mut fleet = Fleet::new(3);
+    fleet.rig.acquire("a");
+    fleet.lose(2);
+    serve(&mut fleet.rig, &mut fleet.stores);
+    let lease = fleet.rig.locked();
+    fleet.connect(2);
+    fleet.rig.engine.extend(lease, TTL, fleet.rig.now).unwrap();
+    assert_eq!(fleet.asked(2), ["SET IFEQ"]);
+    serve(&mut fleet.rig, &mut fleet.stores);
+    assert_eq!(fleet.votes(lease), 3);
+    assert_eq!(fleet.stores[2].len(), 1);
+    while fleet.rig.engine.poll_event(fleet.rig.now).is_some() {}
+    fleet.rig.engine.release(lease, fleet.rig.now);
+    serve(&mut fleet.rig, &mut fleet.stores);
+    assert!(fleet.stores.iter().all(|store| store.is_empty()));
+    assert_eq!(fleet.rig.engine.nodes(fleet.rig.now)[2].debts, 1, "a delete behind the first SET");
 }
