@@ -14,7 +14,7 @@
 # SETTLE  seconds until the next restart (6), in which all clients find the node again: a client tries at
 #         least once in 5 s
 #
-# A lock that is held meanwhile has its votes back soon after, if its client extends it.
+# A lock that is held meanwhile regains its votes soon after, if its client extends it.
 set -eu
 
 # Waits until all nodes vote and no lock would miss one of them; otherwise shows why, and ends.

@@ -16,9 +16,8 @@ impl Checked {
     /// The nodes that decide on a lock.
     pub(crate) fn electorate(&self) -> Electorate {
         let of = |(nodes, quorum)| Electorate::of(nodes, rules::quorum(quorum));
-        let (first, Some((nodes, quorum))) = (of(self.list), self.next) else {
-            return of(self.list);
-        };
+        let first = of(self.list);
+        let Some((nodes, quorum)) = self.next else { return first };
         let union = nodes.union(self.list.0);
         let together = Electorate::of(union, union.count() / 2 + 1);
         rules::electorate(first.and(nodes, rules::quorum(quorum)), together)

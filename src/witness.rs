@@ -31,6 +31,7 @@ pub(crate) enum Sight {
     TakenOver,
     /// A lock was handed over, and no call took it.
     TransferUnwanted,
+    /// A node that had forgotten a lease got its token again.
     Healed,
     /// Too few nodes told the waiter of a lock that was handed over.
     TransferFailed,

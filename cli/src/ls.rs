@@ -90,18 +90,12 @@ pub(crate) fn run(global: &Global, args: &LsArgs) -> Result<(), Failure> {
 
 /// Names and tokens of the locks that would not survive the loss of one node more.
 fn without_spare(listing: &Listing, quorum: u32) -> BTreeSet<(Vec<u8>, Vec<u8>)> {
-    let needs_all = |lock: &&SeenLock| {
-        let holder = lock.holder.as_ref();
-        holder.is_some_and(|by| holders::no_spare(by, quorum, lock.nodes.len()).is_some())
+    let name = |lock: &SeenLock| {
+        let holder = lock.holder.as_ref()?;
+        holders::no_spare(holder, quorum, lock.nodes.len())?;
+        Some((lock.key.clone(), holder.by.token.as_bytes().to_owned()))
     };
-    let tokens = |lock: &SeenLock| {
-        let tokens = lock.nodes.iter().filter_map(NodeKey::held);
-        let most = tokens
-            .clone()
-            .max_by_key(|(token, _)| tokens.clone().filter(|(other, _)| other == token).count());
-        (lock.key.clone(), most.map(|(token, _)| token.to_owned()).unwrap_or_default())
-    };
-    listing.locks.iter().filter(needs_all).map(tokens).collect()
+    listing.locks.iter().filter_map(name).collect()
 }
 
 /// The bytes in front of every key on the nodes.

@@ -41,12 +41,11 @@ impl Engine {
     ///
     /// [`ConfigError`] if a setting is out of its range.
     pub fn new(config: &Config, seed: [u8; 32], now: Instant) -> Result<Self, ConfigError> {
-        let checked = config.check()?;
+        let settings = Settings::of(config, &config.check()?);
         let mut rng = StdRng::from_seed(seed);
         let mut client_id = [0; 8];
         rng.fill_bytes(&mut client_id);
         let client_id = ClientId::new(client_id);
-        let settings = Settings::of(config, &checked);
         let names: Arc<[_]> = config.nodes.iter().map(|address| address.name().into()).collect();
         let name = name_of(config, client_id);
         let agreement = Some(settings.agreement(&config.key_prefix));
@@ -58,7 +57,7 @@ impl Engine {
         let drawn = (config.in_flight_max, client_id, rng);
         Ok(Self {
             locks: Locks::new(settings, nodes, prefix, drawn, name.to_string().into(), now),
-            waiting: Waiting::new(client_id, config.node_timeout, checked.electorate()),
+            waiting: Waiting::new(client_id, config.node_timeout, settings.electorate),
             sets: Sets::default(),
             is_acting: false,
             frame: Vec::new(),

@@ -84,6 +84,10 @@ impl Locks {
         silence: Duration,
         is_reborn: bool,
     ) {
+        let least_ttl = Duration::from_millis(self.settings.least_ttl_ms.into());
+        if !is_reborn && silence < least_ttl {
+            return;
+        }
         let held = |place: &SlotIndex| self.slots.at(*place).state() == TokenState::Held;
         let leases: Vec<SlotIndex> =
             self.slots.iter().map(|(index, _)| index).filter(held).collect();

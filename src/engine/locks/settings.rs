@@ -20,7 +20,7 @@ const STALLED_TIMEOUTS: u32 = 3;
 #[derive(Clone, Copy, Debug)]
 pub(in crate::engine) struct Settings {
     pub(in crate::engine) electorate: Electorate,
-    /// The number of the vote that makes a quorum; of two lists, the fewest.
+    /// The number of the vote that makes a quorum; of two lists, the larger of their quorums.
     pub(in crate::engine) quorum: u32,
     pub(in crate::engine) drift: Drift,
     pub(in crate::engine) node_timeout: Duration,
@@ -48,12 +48,13 @@ impl Settings {
     pub(in crate::engine) fn of(config: &Config, checked: &Checked) -> Self {
         let max_ttl_ms = u32::try_from(config.max_ttl.as_millis()).unwrap_or(u32::MAX);
         let guard_ms = u64::from(max_ttl_ms) + checked.drift.of_ms(max_ttl_ms.into());
+        let electorate = checked.electorate();
         let least_ttl_ms = (1..=max_ttl_ms)
             .find(|&ttl| u64::from(ttl) > checked.drift.of_ms(ttl.into()))
             .unwrap_or(max_ttl_ms);
         Self {
-            electorate: checked.electorate(),
-            quorum: checked.electorate().least(),
+            electorate,
+            quorum: electorate.least(),
             drift: checked.drift,
             node_timeout: config.node_timeout,
             node_timeout_nanos: nanos(config.node_timeout),

@@ -80,10 +80,10 @@ pub(in crate::engine) const CHANGED: u8 = 4;
 const FENCED: u8 = 8;
 /// A waiting call has offered the token: a holder may hand its lock over to it.
 const OFFERED: u8 = 16;
-/// Another client won the lease: this one does not know what it told the nodes.
-const ADOPTED: u8 = 64;
 /// A late command at a tainted node could take the key, or shorten its life.
 const DOUBTED: u8 = 32;
+/// Another client won the lease. This client does not know what others told the nodes.
+const ADOPTED: u8 = 64;
 
 const _: () = assert!(size_of::<Slot>() == 128, "a million leases have a slot each");
 

@@ -23,6 +23,22 @@ impl Fleet {
         Self { rig, stores: stores(nodes), lives: vec![0; nodes] }
     }
 
+    /// Three nodes, and a lease whose extension gives the token to the last of them again. No node has
+    /// answered yet.
+    fn healing() -> (Self, LeaseId) {
+        let mut fleet = Self::new(3);
+        let lease = fleet.lease(LockOptions::new(TTL));
+        fleet.restart(2);
+        for pause in [TTL / 2, GUARD - TTL / 2] {
+            fleet.rig.engine.extend(lease, TTL, fleet.rig.now).unwrap();
+            fleet.run(pause);
+            while fleet.rig.engine.poll_event(fleet.rig.now).is_some() {}
+        }
+        fleet.rig.engine.extend(lease, TTL, fleet.rig.now).unwrap();
+        assert_eq!(fleet.asked(2), ["SET NX"]);
+        (fleet, lease)
+    }
+
     fn lease(&mut self, options: LockOptions) -> LeaseId {
         self.rig.acquire_with("a", options);
         serve(&mut self.rig, &mut self.stores);
@@ -219,18 +235,8 @@ pub(super) fn an_adoption_gives_the_token_to_no_node() {
 
 #[test]
 pub(super) fn an_answer_that_comes_after_its_round_does_not_count_in_the_next() {
-    let mut fleet = Fleet::new(3);
-    let lease = fleet.lease(LockOptions::new(TTL));
-    fleet.restart(2);
-    fleet.rig.engine.extend(lease, TTL, fleet.rig.now).unwrap();
-    fleet.run(TTL / 2);
-    while fleet.rig.engine.poll_event(fleet.rig.now).is_some() {}
-    fleet.rig.engine.extend(lease, TTL, fleet.rig.now).unwrap();
-    fleet.run(GUARD - TTL / 2);
-    while fleet.rig.engine.poll_event(fleet.rig.now).is_some() {}
+    let (mut fleet, lease) = Fleet::healing();
     // Of this round only the late answer comes.
-    fleet.rig.engine.extend(lease, TTL, fleet.rig.now).unwrap();
-    assert_eq!(fleet.asked(2), ["SET NX"]);
     fleet.rig.answer(0, "+OK\r\n");
     fleet.rig.advance(60 * MS);
     let event = fleet.rig.engine.poll_event(fleet.rig.now);
@@ -331,17 +337,7 @@ fn a_lease_that_is_lost_is_given_to_no_node() {
 
 #[test]
 fn a_lease_is_given_away_once_each_node_has_answered_the_set_that_gives_it_the_token() {
-    let mut fleet = Fleet::new(3);
-    fleet.restart(2);
-    let lease = fleet.lease(LockOptions::new(TTL));
-    fleet.rig.engine.extend(lease, TTL, fleet.rig.now).unwrap();
-    fleet.run(TTL / 2);
-    while fleet.rig.engine.poll_event(fleet.rig.now).is_some() {}
-    fleet.rig.engine.extend(lease, TTL, fleet.rig.now).unwrap();
-    fleet.run(GUARD - TTL / 2);
-    while fleet.rig.engine.poll_event(fleet.rig.now).is_some() {}
-    fleet.rig.engine.extend(lease, TTL, fleet.rig.now).unwrap();
-    assert_eq!(fleet.asked(2), ["SET NX"]);
+    let (mut fleet, lease) = Fleet::healing();
     fleet.rig.answer_all(0..2, "+OK\r\n");
     while fleet.rig.engine.poll_event(fleet.rig.now).is_some() {}
     assert!(fleet.rig.engine.detach(lease).is_err());
