@@ -11,7 +11,7 @@ use crate::address::{self, Address};
 use crate::checked::Checked;
 use crate::client_name::{self, Process};
 use crate::error::ConfigError;
-use crate::quorum::{Drift, NodeId, NodeMask, Quorum};
+use crate::quorum::{Drift, NODES_MAX, NodeId, NodeMask, Quorum};
 use crate::retry::Retry;
 #[cfg(feature = "tls")]
 use crate::tls::Tls;
@@ -193,8 +193,34 @@ impl Config {
         mut self,
         nodes: impl IntoIterator<Item = impl AsRef<str>>,
     ) -> Result<Self, ConfigError> {
-        let mut next = NodeMask::EMPTY;
-        for node in address::parse_list(nodes)? {
+        let nodes = address::parse_list(nodes)?;
+        self.next_list = Some(self.place(nodes)?);
+        Ok(self)
+    }
+
+    /// The same settings with the lists of `other`. Nodes keep their places, also those that are in
+    /// neither list any more, and new nodes go behind them: [`Engine::set_nodes`](crate::Engine::set_nodes)
+    /// takes it.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::TooManyNodes`] for more than 32 nodes, those of earlier lists included, and as
+    /// [`next_nodes`](Self::next_nodes).
+    pub fn with_lists_of(&self, other: &Self) -> Result<Self, ConfigError> {
+        let of = |list: NodeMask| {
+            let nodes = other.nodes.iter().zip(NodeMask::first(NODES_MAX));
+            nodes.filter(move |(_, id)| list.contains(*id)).map(|(node, _)| node.clone())
+        };
+        let mut config = self.clone();
+        config.list = config.place(of(other.list))?;
+        config.next_list = other.next_list.map(|next| config.place(of(next))).transpose()?;
+        Ok(config)
+    }
+
+    /// Finds the places of these nodes, or gives them new ones.
+    fn place(&mut self, nodes: impl IntoIterator<Item = Address>) -> Result<NodeMask, ConfigError> {
+        let mut places = NodeMask::EMPTY;
+        for node in nodes {
             let is_same = |other: &Address| other.endpoint() == node.endpoint();
             let index = self.nodes.iter().position(is_same).unwrap_or(self.nodes.len());
             match self.nodes.get(index) {
@@ -206,10 +232,9 @@ impl Config {
                 Some(_) => {}
             }
             let too_many = ConfigError::TooManyNodes { nodes: self.nodes.len() };
-            next.insert(NodeId::new(index).ok_or(too_many)?);
+            places.insert(NodeId::new(index).ok_or(too_many)?);
         }
-        self.next_list = Some(next);
-        Ok(self)
+        Ok(places)
     }
 
     /// How many nodes of each list must grant a lock. All clients of the same locks must agree on it.

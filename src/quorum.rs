@@ -238,9 +238,11 @@ pub(crate) struct Electorate {
     first: List,
     /// Empty if there is one list.
     next: List,
+    /// Each vote is of a node of the one list, so their number decides.
+    takes_any: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct List {
     nodes: NodeMask,
     quorum: u32,
@@ -259,17 +261,33 @@ impl List {
 impl Electorate {
     /// Needs so many votes of these nodes.
     pub(crate) fn of(nodes: NodeMask, quorum: u32) -> Self {
-        Self { first: List::of(nodes, quorum), next: List::NONE }
+        Self { first: List::of(nodes, quorum), next: List::NONE, takes_any: true }
     }
 
     /// Needs so many votes of these nodes, too.
     pub(crate) fn and(self, nodes: NodeMask, quorum: u32) -> Self {
-        Self { next: List::of(nodes, quorum), ..self }
+        Self { next: List::of(nodes, quorum), takes_any: false, ..self }
     }
 
-    /// How many nodes there are.
-    pub(crate) const fn node_count(&self) -> u32 {
-        self.first.nodes.union(self.next.nodes).count()
+    /// The same lists, where there may be votes of other nodes, too.
+    pub(crate) fn among_others(self) -> Self {
+        Self { takes_any: false, ..self }
+    }
+
+    /// The same lists, where there are no votes of other nodes any more.
+    pub(crate) fn alone(self) -> Self {
+        Self { takes_any: !self.is_joint(), ..self }
+    }
+
+    /// The nodes of all lists.
+    pub(crate) const fn nodes(&self) -> NodeMask {
+        self.first.nodes.union(self.next.nodes)
+    }
+
+    /// Whether both have a list in common, and so exclude each other.
+    pub(crate) fn excludes(&self, other: &Self) -> bool {
+        let is_of_other = |list| list == other.first || other.is_joint() && list == other.next;
+        is_of_other(self.first) || self.is_joint() && is_of_other(self.next)
     }
 
     /// The larger of the quorums: no fewer votes can suffice, and lists without a common node need more.
@@ -284,6 +302,11 @@ impl Electorate {
         self.first.quorum + 100 * self.next.quorum
     }
 
+    /// Whether the number of votes decides, whatever their nodes.
+    pub(crate) const fn takes_any(&self) -> bool {
+        self.takes_any
+    }
+
     /// Whether there are two lists.
     pub(crate) const fn is_joint(&self) -> bool {
         !self.next.nodes.is_empty()
@@ -292,12 +315,12 @@ impl Electorate {
     /// Whether these votes make a quorum.
     #[inline]
     pub(crate) const fn has_quorum(&self, votes: NodeMask) -> bool {
-        let Self { first, next } = self;
-        if self.is_joint() {
-            return votes.intersection(first.nodes).has_at_least(first.quorum)
-                && votes.intersection(next.nodes).has_at_least(next.quorum);
+        let Self { first, next, takes_any } = self;
+        if *takes_any {
+            return votes.has_at_least(first.quorum);
         }
-        votes.has_at_least(first.quorum)
+        votes.intersection(first.nodes).has_at_least(first.quorum)
+            && votes.intersection(next.nodes).has_at_least(next.quorum)
     }
 
     /// Whether these votes still make a quorum after any single one of them is lost.
@@ -309,7 +332,7 @@ impl Electorate {
     /// Whether no quorum is possible without the votes of these nodes.
     #[inline]
     pub(crate) const fn is_blocked_by(&self, nodes: NodeMask) -> bool {
-        let Self { first, next } = self;
+        let Self { first, next, .. } = self;
         nodes.intersection(first.nodes).has_at_least(first.blocked)
             || nodes.intersection(next.nodes).has_at_least(next.blocked)
     }

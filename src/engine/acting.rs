@@ -82,7 +82,8 @@ impl Engine {
             scripts: NodeMask::EMPTY,
             asked: NodeMask::EMPTY,
         };
-        for (id, node) in all.into_iter().zip(self.locks.nodes.iter()) {
+        for id in all {
+            let node = self.locks.nodes.at(id);
             if node.has_channel() {
                 reach.channel.insert(id);
                 reach.scripts.set(id, node.runs_scripts());

@@ -9,6 +9,7 @@ use rand::{Rng, SeedableRng};
 
 use super::core::Engine;
 use super::event::{Connection, Event};
+use super::exchange::Exchange;
 #[cfg(feature = "metrics")]
 use super::happenings::Happening;
 use super::happenings::notice::Notice;
@@ -50,15 +51,15 @@ impl Engine {
         let name = name_of(config, client_id);
         let agreement = Some(settings.agreement(&config.key_prefix));
         let told = ClientName { agreement, ..name.clone() };
-        let nodes = nodes_of(config, (client_id, &told.to_string()), now);
-        let nodes =
-            Nodes::new(nodes, names, (settings.admission, settings.electorate.is_joint()), now);
+        let nodes = nodes_of(config, 0, (client_id, &told.to_string()), now);
+        let nodes = Nodes::new(nodes, names, (settings.admission, &settings.electorate), now);
         let prefix = Prefix::new(&config.key_prefix);
         let drawn = (config.in_flight_max, client_id, rng);
         Ok(Self {
             locks: Locks::new(settings, nodes, prefix, drawn, name.to_string().into(), now),
             waiting: Waiting::new(client_id, config.node_timeout, settings.electorate),
             sets: Sets::default(),
+            exchange: Exchange::default(),
             is_acting: false,
             frame: Vec::new(),
         })
@@ -380,7 +381,7 @@ impl Engine {
     /// Does what is due for the nodes themselves.
     #[cold]
     fn look_after_nodes(&mut self, now: Now) {
-        for id in self.locks.nodes.all() {
+        for id in self.locks.nodes.every() {
             if self.locks.nodes.at(id).is_quiet(now) {
                 continue;
             }
@@ -403,6 +404,7 @@ impl Engine {
                 Timer::Wait(op) => self.wait_due(op, now),
                 Timer::Judge(op) => self.judge(op, now),
                 Timer::Offers => self.locks.sweep_offers(now),
+                Timer::Lists => self.lists_settled(now),
                 Timer::Extended(op) => self.locks.keep_alive_ended(op, now),
                 Timer::Keep(keep) => self.locks.keep_due(keep, now),
             }

@@ -61,7 +61,7 @@ impl Engine {
     /// Whether every node is settled: admitted, or known not to be.
     #[must_use]
     pub fn is_settled(&self) -> bool {
-        self.locks.nodes.iter().all(|node| node.is_settled)
+        self.locks.nodes.all().into_iter().all(|id| self.locks.nodes.at(id).is_settled)
     }
 
     /// Why too few nodes may vote; `None` if a quorum may.

@@ -39,6 +39,7 @@ mod core;
 mod course;
 mod door;
 mod event;
+mod exchange;
 pub(crate) mod happenings;
 mod inbound;
 pub(crate) mod locks;

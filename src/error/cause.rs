@@ -62,6 +62,8 @@ pub enum Cause {
     Backlog,
     /// The attempt was decided before this node, which was still connecting, could be asked.
     NotAsked,
+    /// The client's present lists do not name the node: it is to join them, or has left them.
+    Unlisted,
     /// Nothing was sent: the call waited behind others.
     Queued,
     /// Nothing was sent: the attempt tried one node first, and that node did not grant.
@@ -159,6 +161,7 @@ impl Cause {
             Self::Stalled => "stalled",
             Self::Backlog => "backlog",
             Self::NotAsked => "not_asked",
+            Self::Unlisted => "unlisted",
             Self::Queued => "queued",
             Self::Gated => "gated",
             Self::Replica => "replica",
@@ -222,6 +225,7 @@ impl Cause {
             Self::Stalled => "does not answer",
             Self::Backlog => "too many unanswered requests",
             Self::NotAsked => "not asked: it was still connecting",
+            Self::Unlisted => "it is not in the present lists of nodes",
             Self::Queued => "not asked: others hold or want the lock",
             Self::Gated => "not asked: the node tried first did not grant",
             Self::Replica => "is a replica",

@@ -33,6 +33,12 @@ pub enum ConfigError {
         /// The node.
         node: String,
     },
+    /// The present lists of nodes and those that are to follow have no list in common. Their clients
+    /// would not exclude each other.
+    #[error(
+        "the new nodes have no list in common with the present ones: first use both, as nodes and next nodes"
+    )]
+    NoCommonList,
     /// An entry is not an address.
     #[error("node address {address:?}: {why}")]
     Address {

@@ -84,8 +84,13 @@ impl Debts {
             return None;
         }
         self.dropped += 1;
+        self.pop_any().map(|debt| debt.slot)
+    }
+
+    /// Removes and returns a debt, due or not.
+    pub(crate) fn pop_any(&mut self) -> Option<Debt> {
         let queues = [&mut self.refused, &mut self.again, &mut self.ready];
-        queues.into_iter().find_map(VecDeque::pop_front).map(|debt| debt.slot)
+        queues.into_iter().find_map(VecDeque::pop_front)
     }
 
     /// Removes and returns the first debt that is due at `now`.

@@ -23,6 +23,7 @@ mod clock;
 mod core;
 mod debt;
 mod greeting;
+mod leaving;
 mod outbound;
 mod pending;
 mod reading;

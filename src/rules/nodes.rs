@@ -100,6 +100,28 @@ rules! { NODES:
     /// The beginning of a reply that came in pieces is lost.
     UnfinishedReplyDropped => Misattributed { &[] }
 
+    // ---- lists of nodes ----
+
+    /// Lists follow others only if one list stays: its quorums share a node.
+    fn may_follow(has_list_in_common: bool) -> bool { has_list_in_common }
+    /// Any lists may follow.
+    ListsWithoutCommonOne => ByTest { true }
+
+    /// Lists change again only once the leases of the last change are over, or were carried on.
+    fn is_too_early(is_early: bool) -> bool { is_early }
+    /// Lists change at any time.
+    ListsLeftTooEarly => ByTest { false }
+
+    /// A lease that began before its client's lists changed lasts as long as the lists of then allow.
+    fn decided_as_begun(is_former: bool) -> bool { is_former }
+    /// The new lists decide on leases that began before.
+    LeaseOfOldListsLost => ByTest { false }
+
+    /// An extension that begins under the new lists needs their quorums.
+    fn by_former_lists(has_begun_before: bool, has_lease_begun_before: bool) -> bool { has_begun_before }
+    /// The lists that a lease began with decide on all its extensions.
+    ExtendedByOldLists => ByTest { has_lease_begun_before }
+
     /// An answered request no longer names its slot.
     fn names_left(names: u16) -> u16 { names - 1 }
     /// An answered request is counted as still open.

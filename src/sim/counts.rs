@@ -135,6 +135,7 @@ counted! {
         Prefixes,
         /// Some clients need a quorum of a second list of nodes, too.
         Lists,
+        Exchange,
         /// Servers restart without their keys, and clients without their memory.
         Restarts,
         /// One or two nodes.

@@ -37,7 +37,7 @@ impl Locks {
         self.slots.held(lease).ok_or(DetachError::NotOurs)?;
         let unsettled = self.unsettled(lease.slot);
         if !rules::is_settled(unsettled.is_empty()) {
-            let names = self.nodes.names().iter().zip(self.nodes.all());
+            let names = self.nodes.names().iter().zip(self.nodes.every());
             let names = names.filter(|&(_, id)| unsettled.contains(id)).map(|(name, _)| &**name);
             let nodes = names.collect::<Vec<_>>().join(", ");
             return Err(DetachError::Unsettled { nodes });
@@ -54,7 +54,7 @@ impl Locks {
         }
         // A SET of an extension gives the token again. The adopter could not know of it.
         let is_extended = slot.extensions > 0;
-        for (id, node) in self.nodes.all().into_iter().zip(self.nodes.iter()) {
+        for (id, node) in self.nodes.every().into_iter().zip(self.nodes.iter()) {
             let is_changing = |request| {
                 matches!(request, Request::Release { slot, .. }
                     | Request::Debt { slot, .. }

@@ -149,7 +149,7 @@ impl Locks {
         slot.ttl_ms = ttl_ms;
         slot.ttl_longest_ms = slot.ttl_longest_ms.max(ttl_ms);
         slot.ends = rules::deadline_once_written(slot.ends, new_deadline);
-        let candidates = rules::nodes_to_extend(slot.holds, slot.doubted());
+        let candidates = rules::nodes_to_extend(slot.holds, slot.doubted()).intersection(all);
         let lacking = all.without(self.slots.at(slot_index).holds);
         let healed = self.nodes_to_heal(lacking, index, slot_index);
         let absent = all.without(self.slots.at(slot_index).holds).without(healed);
@@ -402,7 +402,9 @@ impl Locks {
         }
         let mut tally = self.ops.at(index).tally;
         tally.yes = rules::votes_of_extension(tally.yes, slot.votes());
-        match tally.decide(&self.settings.electorate) {
+        let is_former = rules::by_former_lists(self.ops.at(index).is_former, slot.is_former());
+        let electorate = if is_former { &self.settings.former } else { &self.settings.electorate };
+        match tally.decide(electorate) {
             Decision::Open => {}
             Decision::Won => {
                 let (new_deadline, kind) =
@@ -412,11 +414,13 @@ impl Locks {
                     // Another client may have had the lock since.
                     return self.lose_lease(slot_index, LostCause::Expired, now);
                 }
-                self.slots.at_mut(slot_index).ends = new_deadline;
+                let slot = self.slots.at_mut(slot_index);
+                slot.ends = new_deadline;
+                slot.set_former(is_former);
                 self.end_extension(index, Verdict::Won);
             }
             Decision::Lost => {
-                let lost = !self.settings.electorate.has_quorum(slot.holds);
+                let lost = !self.settings.electorate_of(slot).has_quorum(slot.holds);
                 let is_adoption = self.ops.at(index).kind == OpKind::Adopt;
                 let (ends, new_deadline) = (slot.ends, self.ops.at(index).new_deadline);
                 self.slots.at_mut(slot_index).ends = rules::deadline_after_miss(ends, new_deadline);

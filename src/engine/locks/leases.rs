@@ -194,7 +194,7 @@ impl Locks {
         let slot = self.slots.at(slot_index);
         if slot.state() == TokenState::Held
             && slot.op.is_none_or(|op| self.ops.at(op).kind != OpKind::Adopt)
-            && !self.settings.electorate.has_quorum(slot.holds)
+            && !self.settings.electorate_of(slot).has_quorum(slot.holds)
         {
             self.lose_votes(slot_index, now);
         }
@@ -206,7 +206,7 @@ impl Locks {
         let absent = self.nodes.all().without(slot.holds);
         let (deleted, forgetful) =
             (absent.intersection(slot.granted), absent.without(self.nodes.voters()));
-        let is_deleted = self.settings.electorate.is_blocked_by(deleted);
+        let is_deleted = self.settings.electorate_of(slot).is_blocked_by(deleted);
         let is_forgotten = !is_deleted && !forgetful.is_empty();
         let cause = if is_forgotten { LostCause::Forgotten } else { LostCause::Gone };
         self.lose_lease(slot_index, cause, now);
@@ -262,7 +262,7 @@ impl Locks {
     pub(in crate::engine) fn is_lost(&self, lease: LeaseId) -> bool {
         self.slots.held(lease).is_none_or(|slot| {
             self.keep_of(lease.slot).is_some_and(|keep| self.keeps.at(keep).is_lost)
-                || !self.settings.electorate.has_quorum(slot.holds)
+                || !self.settings.electorate_of(slot).has_quorum(slot.holds)
         })
     }
 

@@ -183,8 +183,9 @@ impl Locks {
                 }
                 slot.granted.insert(id);
                 let granted = slot.granted;
+                let electorate = *self.settings.electorate_of(slot);
                 self.observe(Happening::Vote { node: id, slot: slot_index, vote: Vote::Granted });
-                if self.settings.electorate.has_quorum(granted) {
+                if electorate.has_quorum(granted) {
                     Taken::Quorum(op, slot_index)
                 } else {
                     Taken::Partly(op)

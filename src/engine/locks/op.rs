@@ -97,6 +97,8 @@ pub(in crate::engine) struct Op {
     pub(in crate::engine) generation: u32,
     pub(in crate::engine) kind: OpKind,
     pub(in crate::engine) outcome: Verdict,
+    /// An extension that began before the last change of the lists.
+    pub(in crate::engine) is_former: bool,
     /// The slot of the current attempt, of the lease, or of the release. `None` for a query or a set.
     slot: Option<SlotIndex>,
     /// The entry for the engine's care of an acquisition's lease.
@@ -175,6 +177,7 @@ impl Ops {
         let op = self.at_mut(index);
         op.kind = kind;
         op.outcome = Verdict::Open;
+        op.is_former = false;
         op.plan.deadline = Instant::MAX;
         op.judge_at = Instant::MAX;
         op.keep = None;
@@ -289,6 +292,7 @@ impl Op {
             generation: 0,
             kind: OpKind::Free,
             outcome: Verdict::Open,
+            is_former: false,
             slot: None,
             keep: None,
             prev: None,

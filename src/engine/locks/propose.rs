@@ -109,8 +109,9 @@ impl Locks {
         let index = self.slots.at(slot_index).op?;
         let round = self.ops.at(index).round;
         let unheard = round.open().union(round.awaited);
+        let electorate = *self.settings.electorate_of(self.slots.at(slot_index));
         let fencing = self.slots.fences.of_mut(slot_index)?;
-        match fencing.judge(&self.settings.electorate, unheard) {
+        match fencing.judge(&electorate, unheard) {
             FenceProgress::Fenced => {
                 // A raised number may be ahead of the clock: the next one must be above it.
                 if let Some(fence) = fencing.fence().filter(|_| rules::is_own_fence_seen(true)) {

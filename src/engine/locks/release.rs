@@ -459,7 +459,7 @@ impl Locks {
         if op.kind != OpKind::Release || op.outcome != Verdict::Open {
             return;
         }
-        let unlocked = match tally.decide(&self.settings.electorate) {
+        let unlocked = match tally.decide(self.settings.electorate_of(slot)) {
             Decision::Won => Ok(Unlocked::Released),
             Decision::Lost => Err(UnlockError::NotHeld),
             Decision::Open if tally.open.is_empty() => Ok(Unlocked::Unknown),
@@ -506,7 +506,7 @@ impl Locks {
     /// The client ends: reports the nodes to which it owes releases, or whose answers it will not
     /// read.
     pub(in crate::engine) fn note_left(&mut self, now: Instant) {
-        for id in self.nodes.all() {
+        for id in self.nodes.every() {
             let count = owed(self.nodes.at(id), now);
             if count > 0 {
                 self.observe(Happening::DebtsLeft { node: id, count });

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::slot::Slot;
 use crate::agreement::Agreement;
 use crate::checked::Checked;
 use crate::client_name::{ClientId, ClientName};
@@ -20,6 +21,9 @@ const STALLED_TIMEOUTS: u32 = 3;
 #[derive(Clone, Copy, Debug)]
 pub(in crate::engine) struct Settings {
     pub(in crate::engine) electorate: Electorate,
+    /// The electorate before the last change of the lists. It decides on the attempts and leases that
+    /// began under it, until an extension carries them on.
+    pub(in crate::engine) former: Electorate,
     /// The number of the vote that makes a quorum; of two lists, the larger of their quorums.
     pub(in crate::engine) quorum: u32,
     pub(in crate::engine) drift: Drift,
@@ -29,6 +33,8 @@ pub(in crate::engine) struct Settings {
     pub(in crate::engine) longest_wait_nanos: u64,
     pub(in crate::engine) connect_timeout: Duration,
     pub(in crate::engine) max_ttl_ms: u32,
+    /// How long a lease can last after its client was told, and a fence be ahead of a clock.
+    pub(in crate::engine) longest_lease: Duration,
     pub(in crate::engine) least_ttl_ms: u32,
     pub(in crate::engine) max_extensions: u32,
     pub(in crate::engine) max_hold: Duration,
@@ -54,6 +60,7 @@ impl Settings {
             .unwrap_or(max_ttl_ms);
         Self {
             electorate,
+            former: electorate,
             quorum: electorate.least(),
             drift: checked.drift,
             node_timeout: config.node_timeout,
@@ -61,15 +68,12 @@ impl Settings {
             longest_wait_nanos: nanos(config.node_timeout.max(config.connect_timeout)),
             connect_timeout: config.connect_timeout,
             max_ttl_ms,
+            longest_lease: Duration::from_millis(guard_ms) + 2 * config.max_clock_skew,
             least_ttl_ms,
             max_extensions: config.max_extensions.unwrap_or(u32::MAX),
             max_hold: config.max_hold.unwrap_or(Duration::MAX),
             direct_wake: config.direct_wake,
-            // A client of one list alone could not tell whether a quorum of both holds the lock.
-            transfers_in_row: match config.next_list {
-                Some(_) => 0,
-                None => config.transfers_in_row.unwrap_or(TRANSFERS_IN_ROW),
-            },
+            transfers_in_row: transfers_in_row(config),
             max_clock_skew_us: nanos(config.max_clock_skew) / 1_000,
             fence_ttl_ms: u64::try_from(config.fence_ttl_or_default().as_millis())
                 .unwrap_or(u64::MAX),
@@ -83,11 +87,17 @@ impl Settings {
         }
     }
 
+    /// The lists that decide on an attempt or a lease.
+    #[inline]
+    pub(in crate::engine) fn electorate_of(&self, slot: &Slot) -> &Electorate {
+        if slot.is_former() { &self.former } else { &self.electorate }
+    }
+
     /// The settings that all clients of the same locks must share.
     pub(in crate::engine) fn agreement(&self, prefix: &[u8]) -> Agreement {
         let guard = self.admission.guard == RestartGuard::On;
         Agreement::new(
-            self.electorate.node_count(),
+            self.electorate.nodes().count(),
             self.electorate.announced(),
             self.max_ttl_ms,
             guard,
@@ -96,14 +106,24 @@ impl Settings {
     }
 }
 
+/// How many transfers there may be in a row. A client of one list alone could not tell whether a quorum of
+/// both holds the lock.
+pub(in crate::engine) fn transfers_in_row(config: &Config) -> u8 {
+    match config.next_list {
+        Some(_) => 0,
+        None => config.transfers_in_row.unwrap_or(TRANSFERS_IN_ROW),
+    }
+}
+
 /// The client's name at the nodes.
 pub(in crate::engine) fn name_of(config: &Config, client: ClientId) -> ClientName {
     ClientName::of(client, &config.process, config.client_name.as_deref())
 }
 
-/// The nodes of a configuration, none of them connected.
+/// The nodes of a configuration from the place `first` on, none of them connected.
 pub(in crate::engine) fn nodes_of(
     config: &Config,
+    first: usize,
     (client, name): (ClientId, &str),
     now: Instant,
 ) -> Vec<Node> {
@@ -115,6 +135,7 @@ pub(in crate::engine) fn nodes_of(
     config
         .nodes
         .iter()
+        .skip(first)
         .map(|address| {
             let login = Login {
                 username: address.username.clone().or_else(|| config.username.clone()),

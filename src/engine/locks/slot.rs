@@ -84,6 +84,8 @@ const OFFERED: u8 = 16;
 const DOUBTED: u8 = 32;
 /// Another client won the lease. This client does not know what others told the nodes.
 const ADOPTED: u8 = 64;
+/// The attempt, or the lease, began before the last change of the lists.
+const FORMER: u8 = 128;
 
 const _: () = assert!(size_of::<Slot>() == 128, "a million leases have a slot each");
 
@@ -107,7 +109,7 @@ impl Slots {
         let slot = self.at_mut(index);
         slot.step(input);
         slot.op = None;
-        slot.marks &= !(KEPT | FENCED | OFFERED | DOUBTED | ADOPTED);
+        slot.marks &= !(KEPT | FENCED | OFFERED | DOUBTED | ADOPTED | FORMER);
         slot.refs = 0;
         slot.phase = Phase::default();
         slot.extensions = 0;
@@ -248,6 +250,14 @@ impl Slot {
 
     pub(in crate::engine) const fn set_adopted(&mut self) {
         self.marks |= ADOPTED;
+    }
+
+    pub(in crate::engine) const fn is_former(&self) -> bool {
+        self.marks & FORMER != 0
+    }
+
+    pub(in crate::engine) const fn set_former(&mut self, is_former: bool) {
+        self.marks = if is_former { self.marks | FORMER } else { self.marks & !FORMER };
     }
 
     /// The nodes that hold the key, as far as the client knows.

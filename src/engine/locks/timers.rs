@@ -29,6 +29,8 @@ pub(in crate::engine) enum Timer {
     Keep(KeepIndex),
     /// The end of an offer.
     Offers,
+    /// The lists of nodes may change again, and nodes that have left them are given up.
+    Lists,
 }
 
 impl Timer {
@@ -43,8 +45,9 @@ impl Timer {
             Self::Extended(op) => (op.place(), 3),
             Self::Keep(keep) => (keep.place(), 4),
             Self::Offers => return 0,
+            Self::Lists => return 1,
         };
-        1 + place * Self::KINDS + kind
+        2 + place * Self::KINDS + kind
     }
 }
 
@@ -196,7 +199,7 @@ mod tests {
             Instant::from_nanos(random >> 40)
         };
         for number in 0..500 {
-            assert_eq!(timer(number).number(), 1 + number);
+            assert_eq!(timer(number).number(), 2 + number);
             times.push(None);
             timers.set(timer(number), draw());
         }
@@ -215,7 +218,7 @@ mod tests {
             assert_eq!(timers.next(), at);
             assert_eq!(timers.pop_due(Instant::from_nanos(at.as_nanos() - 1)), None);
             let due = timers.pop_due(at).unwrap();
-            assert_eq!(times[due.number() - 1], Some(at));
+            assert_eq!(times[due.number() - 2], Some(at));
         }
         assert_eq!(timers.next(), Instant::MAX);
     }

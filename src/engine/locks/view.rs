@@ -99,7 +99,7 @@ impl Locks {
     /// The state of each node at `now`.
     #[must_use]
     pub(in crate::engine) fn nodes(&self, now: Instant) -> Vec<NodeHealth> {
-        self.nodes.all().into_iter().filter_map(|id| self.health(id, now)).collect()
+        self.nodes.every().into_iter().filter_map(|id| self.health(id, now)).collect()
     }
 
     /// The state of one node at `now`.
@@ -122,8 +122,8 @@ impl Locks {
         Some(NodeHealth {
             name: name.to_string(),
             state,
-            cause: if node.can_vote() { Cause::None } else { node.cause() },
-            votes: node.can_vote(),
+            cause: self.cause_of(id),
+            votes: self.nodes.voters().contains(id),
             since: now.saturating_since(since),
             until: node.until().map(|until| now.until(until)),
             server: facts.kind.map(|_| format!("{} {}", server.kind, facts.version)),
@@ -144,6 +144,15 @@ impl Locks {
         })
     }
 
+    /// Why the node does not vote.
+    fn cause_of(&self, id: NodeId) -> Cause {
+        match self.nodes.at(id) {
+            _ if self.nodes.voters().contains(id) => Cause::None,
+            node if node.can_vote() => Cause::Unlisted,
+            node => node.cause(),
+        }
+    }
+
     /// Why too few nodes may vote; `None` if a quorum may.
     #[must_use]
     pub(in crate::engine) fn connect_error(&self, now: Instant) -> Option<ConnectError> {
@@ -151,8 +160,8 @@ impl Locks {
             return None;
         }
         let mut causes = [Cause::None; NODES_MAX];
-        for (cause, node) in causes.iter_mut().zip(self.nodes.iter()) {
-            *cause = if node.can_vote() { Cause::None } else { node.cause() };
+        for (cause, id) in causes.iter_mut().zip(self.nodes.every()) {
+            *cause = self.cause_of(id);
         }
         let masks = (self.nodes.voters(), NodeMask::EMPTY, NodeMask::EMPTY);
         Some(ConnectError::NoQuorum(self.ballot_of(masks, causes, now)))

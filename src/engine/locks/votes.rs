@@ -100,7 +100,7 @@ impl Locks {
         let slot = self.slots.at(slot_index);
         let index = slot.op.filter(|_| slot.state() == TokenState::Asking)?;
         let op = self.ops.at(index);
-        match op.round.decide(&self.settings.electorate) {
+        match op.round.decide(self.settings.electorate_of(slot)) {
             Decision::Open => None,
             Decision::Won if slot.is_fenced() => {
                 self.decide_fence(slot_index, self.both_clocks(self.last_call))
@@ -133,13 +133,16 @@ impl Locks {
         round.failed = round.failed.without(denied);
         round.unknown = round.unknown.without(denied);
         round.denied = denied;
-        let is_taken = round.is_taken(&self.settings.electorate);
+        let electorate = self.settings.electorate_of(self.slots.at(self.ops.at(index).slot()));
+        let is_taken = round.is_taken(electorate);
         if outcome == Verdict::NoQuorum && is_cut && is_taken { Verdict::Taken } else { outcome }
     }
 
     /// Why an attempt has no lease, by its votes.
     fn loss(&self, index: OpIndex) -> Verdict {
-        let (round, electorate) = (&self.ops.at(index).round, &self.settings.electorate);
+        let op = self.ops.at(index);
+        let (round, slot) = (&op.round, self.slots.at(op.slot()));
+        let electorate = self.settings.electorate_of(slot);
         if electorate.has_quorum(round.granted) {
             Verdict::Expired
         } else if round.is_taken(electorate) {

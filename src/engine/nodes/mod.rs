@@ -6,6 +6,7 @@
 //!   [refreshed](Nodes::refresh) after anything else happened to it.
 //! - Between two calls of the engine each mask agrees with the nodes themselves.
 
+mod exchange;
 mod writing;
 
 use std::sync::Arc;
@@ -54,8 +55,10 @@ pub(super) struct Nodes {
     nodes: Vec<Node>,
     names: Arc<[Box<str>]>,
     rules: AdmissionRules,
-    /// There are two lists of nodes.
-    is_joint: bool,
+    /// The nodes of the client's lists. The others do not vote: they are to join them, or have left them.
+    listed: NodeMask,
+    /// Answers count only by the lists of their nodes.
+    is_careful: bool,
     /// The state of each node that people last saw, and since when the node is in it.
     shown: Vec<(Shown, Instant)>,
     /// The nodes to which a SET may go.
@@ -79,13 +82,14 @@ impl Nodes {
     pub(super) fn new(
         nodes: Vec<Node>,
         names: Arc<[Box<str>]>,
-        (rules, is_joint): (AdmissionRules, bool),
+        (rules, electorate): (AdmissionRules, &Electorate),
         now: Instant,
     ) -> Self {
         Self {
+            listed: electorate.nodes(),
+            is_careful: !electorate.takes_any(),
             names,
             rules,
-            is_joint,
             shown: vec![(Shown::Disconnected, now); nodes.len()],
             voters: NodeMask::EMPTY,
             cohort: Cohort::EMPTY,
@@ -110,11 +114,21 @@ impl Nodes {
 
     // ---- the views ----
 
+    pub(super) const fn is_closing(&self) -> bool {
+        self.is_closing
+    }
+
     pub(super) const fn len(&self) -> usize {
         self.nodes.len()
     }
 
+    /// The nodes of the client's lists.
     pub(super) const fn all(&self) -> NodeMask {
+        self.listed
+    }
+
+    /// The nodes, also those that are not in the lists yet, or not any more.
+    pub(super) const fn every(&self) -> NodeMask {
         NodeMask::first(self.nodes.len())
     }
 
@@ -412,7 +426,8 @@ impl Nodes {
     /// way.
     pub(super) fn refresh(&mut self, id: NodeId) -> bool {
         let node = self.at(id);
-        let (can_vote, has_output) = (node.can_vote(), node.has_output());
+        let can_vote = self.listed.contains(id) && node.can_vote();
+        let has_output = node.has_output();
         let (is_on_the_way, is_restless) = (node.is_on_the_way(), node.is_restless());
         if node.has_wish() {
             self.with_wish.insert(id);
@@ -423,8 +438,8 @@ impl Nodes {
         if has_output {
             self.with_output.insert(id);
         }
-        // A quick read counts votes, and of two lists their number does not decide.
-        self.restless.set(id, is_restless || self.is_joint);
+        // A quick read counts votes, whatever the lists of their nodes.
+        self.restless.set(id, is_restless || self.is_careful);
         self.gather_cohort();
         let could_vote = self.voters.contains(id);
         self.voters.set(id, can_vote);
@@ -435,7 +450,7 @@ impl Nodes {
     /// Computes the cohort again after a change in what a node can do.
     fn gather_cohort(&mut self) {
         let mut cohort = Cohort::EMPTY;
-        for id in self.all() {
+        for id in self.every() {
             let Some(step) = self.release_step(id) else { continue };
             if self.at(id).can_be_asked() && (cohort.nodes.is_empty() || cohort.step == step) {
                 cohort.step = step;

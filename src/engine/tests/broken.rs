@@ -3,6 +3,11 @@
 
 use std::panic::catch_unwind;
 
+use super::exchange::{
+    a_lease_outlives_a_change_of_lists_and_is_extended_on_the_new_ones,
+    an_extension_that_begins_under_new_lists_needs_their_quorums,
+    lists_that_follow_have_one_in_common, the_old_list_is_left_only_when_its_leases_are_over,
+};
 use super::extending::a_node_that_lacks_the_script_is_extended_though_the_others_have_decided;
 use super::fencing::{
     a_client_whose_clock_is_off_gets_no_fence,
@@ -109,6 +114,14 @@ const TESTS: &[(Mutant, fn())] = &[
     (Mutant::VoterOfBeforeAsked, a_node_that_left_since_one_was_tried_first_is_not_written_to),
     // A key of this client denies the SET, and that key is about to go.
     (Mutant::SetBeforeDebts, a_node_that_is_owed_releases_gets_no_set_before_them),
+    // Their lists change one step at a time.
+    (Mutant::ListsWithoutCommonOne, lists_that_follow_have_one_in_common),
+    (Mutant::ListsLeftTooEarly, the_old_list_is_left_only_when_its_leases_are_over),
+    (
+        Mutant::LeaseOfOldListsLost,
+        a_lease_outlives_a_change_of_lists_and_is_extended_on_the_new_ones,
+    ),
+    (Mutant::ExtendedByOldLists, an_extension_that_begins_under_new_lists_needs_their_quorums),
     // The attempt ends by its timeout.
     (Mutant::WithdrawnStillCounted, a_grant_that_is_taken_back_is_made_up_for_by_another),
     // It needs a connection that ends with a SET at a frozen node, and a release over the next one

@@ -8,6 +8,7 @@ mod broken;
 mod claims;
 #[cfg(feature = "metrics")]
 mod counting;
+mod exchange;
 mod extending;
 mod fencing;
 mod fuzzed;

@@ -52,6 +52,7 @@ pub(super) fn serve(rig: &mut Rig, stores: &mut Stores) -> Vec<String> {
                         ":0\r\n"
                     }
                 }
+                ["CLIENT", "SETNAME", _] => "+OK\r\n",
                 _ => panic!("{words:?}"),
             };
             if index == 0 {

@@ -188,6 +188,11 @@ impl Waiting {
         queues.map(|(slot, _)| slot)
     }
 
+    /// From now on a lock is handed over by these lists.
+    pub(super) fn change_lists(&mut self, electorate: Electorate) {
+        self.electorate = electorate;
+    }
+
     // ---- inputs: the course of a call ----
 
     /// These nodes denied the call's attempt, which is released: the call waits.

@@ -1,0 +1,159 @@
+//! The lists of nodes change while the client runs.
+//!
+//! # Invariants
+//!
+//! - The lists before and behind a change have one in common: their clients exclude each other.
+//! - An attempt or a lease is decided by the lists that it began under. An extension that begins later
+//!   needs a quorum of each present list, and carries the lease on.
+//! - Between two changes lies the longest time of a lease. So a lease is over, or was carried on, when the
+//!   lists change again.
+
+use super::core::Engine;
+use super::locks::core::Locks;
+use super::locks::settings::{nodes_of, transfers_in_row};
+use super::locks::timers::Timer;
+use crate::config::Config;
+use crate::error::{Cause, ConfigError};
+use crate::node::Now;
+use crate::quorum::{Electorate, NodeId};
+use crate::rules;
+use crate::slab::SlotIndex;
+use crate::time::Instant;
+
+/// The change of lists that is to come, and the last one.
+#[derive(Debug, Default)]
+pub(super) struct Exchange {
+    /// The lists to come, and how many transfers there may be in a row then.
+    wanted: Option<(Electorate, u8)>,
+    /// When the present lists may be left; `None` if the client began with them.
+    settled_at: Option<Instant>,
+}
+
+impl Engine {
+    /// Changes the lists of nodes. `config` is the configuration of this engine
+    /// [with other lists](Config::with_lists_of). The engine connects to the nodes that are new. It needs
+    /// the lists from the moment on at which a quorum of each votes, but not sooner than the longest lease
+    /// lasts (`max_ttl`, the drift and twice `max_clock_skew`) after the last change. Until then the present
+    /// lists decide. A later call replaces lists that are still to come.
+    ///
+    /// Leases and calls under way go on. A lease that is extended is on the new lists from then on.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::NoCommonList`] unless one list stays; [`ConfigError`] as for a new client.
+    pub fn set_nodes(&mut self, config: &Config, now: Instant) -> Result<(), ConfigError> {
+        let electorate = config.check()?.electorate();
+        if !rules::may_follow(electorate.excludes(&self.locks.settings.electorate)) {
+            return Err(ConfigError::NoCommonList);
+        }
+        let names = config.nodes.iter().map(|address| address.name().into());
+        let known = self.locks.nodes.every().count() as usize;
+        let told = self.locks.told_name();
+        let nodes = nodes_of(config, known, (self.locks.client_id, &told), now);
+        self.locks.nodes.add(nodes, names.skip(known), now);
+        for id in electorate.nodes() {
+            self.locks.nodes.take_back(id, now);
+        }
+        self.exchange.wanted = Some((electorate, transfers_in_row(config)));
+        let now = self.locks.now(now);
+        for id in self.locks.nodes.every() {
+            self.refresh(id, now);
+        }
+        Ok(())
+    }
+
+    /// Whether lists are to come that do not decide yet.
+    #[must_use]
+    pub const fn is_exchanging(&self) -> bool {
+        self.exchange.wanted.is_some()
+    }
+
+    /// A node has changed, or time has passed: the lists to come may decide from now on.
+    #[cold]
+    pub(super) fn exchange_if_ready(&mut self, now: Now) {
+        let Some((electorate, in_row)) = self.exchange.wanted else { return };
+        let is_early = self.exchange.settled_at.is_some_and(|at| at > now.real);
+        if rules::is_too_early(is_early) || !electorate.has_quorum(self.locks.nodes.able()) {
+            return;
+        }
+        self.exchange.wanted = None;
+        let settled_at = now.real + self.locks.settings.longest_lease;
+        self.exchange.settled_at = Some(settled_at);
+        self.locks.timers.set(Timer::Lists, settled_at);
+        let kept = self.locks.change_lists(electorate, in_row, now);
+        self.waiting.change_lists(self.locks.settings.electorate);
+        for id in self.locks.nodes.every() {
+            self.refresh(id, now);
+        }
+        for lease in kept {
+            self.locks.extend_soon(lease, now);
+        }
+    }
+
+    /// No lease of the lists before the present ones is left.
+    #[cold]
+    pub(super) fn lists_settled(&mut self, now: Now) {
+        let coming = self.exchange.wanted.map_or(Default::default(), |(lists, _)| lists.nodes());
+        let left = self.locks.nodes.every().without(self.locks.nodes.all()).without(coming);
+        for id in left {
+            self.drop_connection(id, Cause::Unlisted, now);
+            self.locks.give_up_node(id);
+        }
+        self.locks.settle_lists();
+        self.waiting.change_lists(self.locks.settings.electorate);
+        for id in self.locks.nodes.every() {
+            self.refresh(id, now);
+        }
+        self.exchange_if_ready(now);
+    }
+}
+
+impl Locks {
+    /// The client's name at the nodes, with the settings on which clients must agree.
+    fn told_name(&self) -> String {
+        format!("{}:{}", self.own_name, self.settings.agreement(self.prefix.as_bytes()))
+    }
+
+    /// From now on these lists decide on what begins. Returns the leases that the engine keeps alive.
+    fn change_lists(&mut self, electorate: Electorate, in_row: u8, now: Now) -> Vec<SlotIndex> {
+        let settings = &mut self.settings;
+        settings.former = settings.electorate.among_others();
+        settings.electorate = electorate.among_others();
+        settings.quorum = electorate.least();
+        if !self.nodes.is_closing() {
+            settings.transfers_in_row = in_row;
+        }
+        self.nodes.list(&self.settings.electorate);
+        self.nodes.rename(&self.told_name(), now);
+        let slots: Vec<SlotIndex> = self.slots.iter().map(|(index, _)| index).collect();
+        for &index in &slots {
+            self.slots.at_mut(index).set_former(rules::decided_as_begun(true));
+        }
+        for op in self.ops.ids() {
+            self.ops.at_mut(op.op).is_former = rules::decided_as_begun(true);
+        }
+        slots.into_iter().filter(|&index| self.keep_of(index).is_some()).collect()
+    }
+
+    /// Votes count from the present lists alone: the nodes that have left them are given up.
+    fn settle_lists(&mut self) {
+        self.settings.electorate = self.settings.electorate.alone();
+        let left = self.nodes.every().without(self.nodes.all());
+        let slots: Vec<SlotIndex> = self.slots.iter().map(|(index, _)| index).collect();
+        for index in slots {
+            let slot = self.slots.at_mut(index);
+            for mask in
+                [&mut slot.granted, &mut slot.holds, &mut slot.unanswered, &mut slot.tainted]
+            {
+                *mask = mask.without(left);
+            }
+        }
+        self.nodes.list(&self.settings.electorate);
+    }
+
+    fn give_up_node(&mut self, id: NodeId) {
+        for slot in self.nodes.give_up(id) {
+            self.slots.unref(slot);
+        }
+    }
+}

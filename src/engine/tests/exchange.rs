@@ -1,0 +1,227 @@
+//! The lists of nodes change while a client runs.
+
+use super::sets::{Stores, serve, stores};
+use super::*;
+use crate::error::ConfigError;
+
+const OLD: [&str; 3] = ["n:1", "n:2", "n:3"];
+const NEW: [&str; 3] = ["n:3", "n:4", "n:5"];
+
+/// The longest TTL and its drift, twice the clock skew, and a little more.
+const WAIT: Duration = Duration::from_millis(12_300);
+
+/// A client of nodes 0 to 2, and nodes 3 and 4 that it does not know.
+struct Changing {
+    rig: Rig,
+    stores: Stores,
+    config: Config,
+}
+
+impl Changing {
+    fn new() -> Self {
+        let settings = |config: Config| config.max_ttl(TTL).direct_wake(false);
+        let mut rig = Rig::of(3, 5, settings);
+        for index in 0..3 {
+            rig.connect(index);
+        }
+        let config = settings(Config::new(OLD).unwrap()).restart_guard(RestartGuard::Off);
+        Self { rig, stores: stores(5), config }
+    }
+
+    fn try_set(&mut self, lists: Config) -> Result<(), ConfigError> {
+        self.config = self.config.with_lists_of(&lists)?;
+        self.rig.engine.set_nodes(&self.config, self.rig.now)
+    }
+
+    fn set(&mut self, lists: Config) {
+        self.try_set(lists).unwrap();
+        self.rig.pass();
+    }
+
+    /// From now on the client needs both lists.
+    fn become_joint(&mut self) {
+        self.set(Config::new(OLD).unwrap().next_nodes(NEW).unwrap());
+        self.rig.connect(3);
+        self.rig.connect(4);
+        assert!(!self.rig.engine.is_exchanging());
+        serve(&mut self.rig, &mut self.stores);
+    }
+
+    fn take(&mut self, key: &str) -> Result<LeaseId, LockError> {
+        self.rig.acquire(key);
+        serve(&mut self.rig, &mut self.stores);
+        self.rig.lock_result().expect("all have answered")
+    }
+
+    fn hold_elsewhere(&mut self, key: &str, nodes: [usize; 2]) {
+        for index in nodes {
+            self.stores[index].insert(key.into(), "another".into());
+        }
+    }
+
+    fn extend(&mut self, lease: LeaseId) -> Result<(), ExtendError> {
+        self.rig.engine.extend(lease, TTL, self.rig.now).unwrap();
+        serve(&mut self.rig, &mut self.stores);
+        match self.rig.engine.poll_event(self.rig.now) {
+            Some(Event::Extend { result, .. }) => result,
+            event => panic!("not an extension: {event:?}"),
+        }
+    }
+
+    /// Time passes, and the nodes that are connected answer.
+    fn run(&mut self, duration: Duration) {
+        let end = self.rig.now + duration;
+        while self.rig.now < end {
+            self.rig.advance(100 * MS);
+            serve(&mut self.rig, &mut self.stores);
+        }
+    }
+}
+
+#[test]
+pub(super) fn lists_that_follow_have_one_in_common() {
+    let mut client = Changing::new();
+    let alone = client.try_set(Config::new(NEW).unwrap());
+    assert_eq!(alone, Err(ConfigError::NoCommonList));
+    let mut client = Changing::new();
+    client.become_joint();
+    let others = Config::new(["n:6"]).unwrap().next_nodes(["n:7"]).unwrap();
+    assert_eq!(client.try_set(others), Err(ConfigError::NoCommonList));
+}
+
+#[test]
+fn the_present_list_decides_until_a_quorum_of_the_next_one_votes() {
+    let mut client = Changing::new();
+    client.set(Config::new(OLD).unwrap().next_nodes(NEW).unwrap());
+    client.rig.connect(3);
+    // Nodes 2 and 3 are a quorum of the next list.
+    assert!(!client.rig.engine.is_exchanging());
+    let mut client = Changing::new();
+    client.set(Config::new(OLD).unwrap().next_nodes(["n:4", "n:5"]).unwrap());
+    client.rig.connect(3);
+    assert!(client.rig.engine.is_exchanging());
+    client.hold_elsewhere("a", [3, 4]);
+    client.take("a").unwrap();
+    assert!(!client.stores[3]["a"].is_empty() && client.rig.engine.voters().count() == 3);
+    client.rig.connect(4);
+    serve(&mut client.rig, &mut client.stores);
+    assert_eq!(client.rig.engine.voters().count(), 5);
+    client.hold_elsewhere("b", [3, 4]);
+    assert!(matches!(client.take("b"), Err(LockError::Taken(_))));
+}
+
+#[test]
+fn a_client_tells_the_nodes_its_new_lists() {
+    let mut client = Changing::new();
+    client.set(Config::new(OLD).unwrap().next_nodes(NEW).unwrap());
+    client.rig.connect(3);
+    client.rig.collect();
+    let told = client.rig.inbox[0].last().unwrap();
+    assert_eq!(told[..2], ["CLIENT", "SETNAME"]);
+    assert!(told[2].contains(":n5:q202:"), "{told:?}");
+}
+
+#[test]
+pub(super) fn a_lease_outlives_a_change_of_lists_and_is_extended_on_the_new_ones() {
+    let mut client = Changing::new();
+    let lease = client.take("a").unwrap();
+    client.become_joint();
+    client.run(TTL / 4);
+    assert!(!client.rig.engine.is_lost(lease));
+    client.extend(lease).unwrap();
+    assert!(client.stores.iter().all(|store| store.contains_key("a")), "healed");
+    let ends = client.rig.engine.deadline(lease).unwrap();
+    assert!(client.rig.now + TTL / 2 < ends);
+}
+
+#[test]
+pub(super) fn an_extension_that_begins_under_new_lists_needs_their_quorums() {
+    let mut client = Changing::new();
+    let lease = client.take("a").unwrap();
+    client.become_joint();
+    client.hold_elsewhere("a", [3, 4]);
+    let ends = client.rig.engine.deadline(lease);
+    let error = client.extend(lease);
+    assert!(matches!(error, Err(ExtendError::NoQuorum(_))), "{error:?}");
+    assert_eq!(client.rig.engine.deadline(lease), ends, "it is held as long as before");
+}
+
+#[test]
+fn a_lease_that_is_kept_is_extended_at_once() {
+    let mut client = Changing::new();
+    client.rig.acquire_with("a", LockOptions::new(TTL).keep_alive());
+    serve(&mut client.rig, &mut client.stores);
+    let lease = client.rig.locked();
+    client.become_joint();
+    assert!(client.stores[3].contains_key("a"), "it votes");
+    client.run(TTL / 2);
+    assert!(client.stores[4].contains_key("a"), "it has come to vote since");
+    for _ in 0..5 {
+        client.run(TTL / 2);
+        assert!(!client.rig.engine.is_lost(lease));
+    }
+}
+
+#[test]
+fn a_lease_of_the_old_list_is_released_as_such() {
+    let mut client = Changing::new();
+    let lease = client.take("a").unwrap();
+    client.become_joint();
+    client.rig.engine.unlock(lease, client.rig.now).unwrap();
+    serve(&mut client.rig, &mut client.stores);
+    let event = client.rig.engine.poll_event(client.rig.now);
+    assert!(matches!(event, Some(Event::Unlock { result: Ok(Unlocked::Released), .. })));
+    assert!(client.stores.iter().all(|store| store.is_empty()));
+}
+
+#[test]
+fn an_attempt_under_way_is_decided_by_the_lists_that_it_began_under() {
+    let mut client = Changing::new();
+    client.set(Config::new(OLD).unwrap().next_nodes(["n:4", "n:5"]).unwrap());
+    client.rig.connect(3);
+    client.rig.acquire("a");
+    client.rig.connect(4);
+    assert!(!client.rig.engine.is_exchanging());
+    serve(&mut client.rig, &mut client.stores);
+    let lease = client.rig.locked();
+    client.extend(lease).unwrap();
+}
+
+#[test]
+pub(super) fn the_old_list_is_left_only_when_its_leases_are_over() {
+    let mut client = Changing::new();
+    client.become_joint();
+    client.set(Config::new(NEW).unwrap());
+    assert!(client.rig.engine.is_exchanging());
+    client.hold_elsewhere("a", [0, 1]);
+    assert!(client.take("a").is_err());
+    client.run(WAIT);
+    assert!(!client.rig.engine.is_exchanging());
+    client.take("a").unwrap();
+}
+
+#[test]
+fn a_node_that_left_the_lists_is_given_up_once_it_can_hold_no_key() {
+    let mut client = Changing::new();
+    client.become_joint();
+    let lease = client.take("a").unwrap();
+    client.run(TTL / 2);
+    client.extend(lease).unwrap();
+    client.run(WAIT - TTL / 2);
+    client.set(Config::new(NEW).unwrap());
+    client.take("b").unwrap();
+    assert!(!client.stores[0].contains_key("b") && client.stores[4].contains_key("b"));
+    assert!(client.rig.engine.is_connected(node(0)));
+    client.run(WAIT);
+    let known = client.rig.engine.nodes(client.rig.now);
+    assert_eq!(known.len(), 5);
+    assert!(!client.rig.engine.is_connected(node(0)));
+    client.run(WAIT * 10);
+    assert!(!client.rig.engine.wants_connection(node(0)));
+    assert!(client.rig.engine.is_settled());
+    // It is needed again.
+    client.set(Config::new(NEW).unwrap().next_nodes(OLD).unwrap());
+    client.rig.connect(0);
+    assert!(!client.rig.engine.is_exchanging());
+    client.take("c").unwrap();
+}
