@@ -9,6 +9,7 @@ use crate::claim::{CLAIM_SUFFIX, Claim};
 use crate::client_name::{ClientId, ClientName};
 use crate::error::Cause;
 use crate::query::{NodeAnswers, Query, Reply};
+use crate::quorum::{NodeId, NodeMask};
 use crate::time::Instant;
 use crate::token::LockToken;
 
@@ -56,38 +57,44 @@ impl Query {
 }
 
 impl Led {
-    /// Counts the votes of the nodes for a lock that needs `quorum` of them, by their replies to
-    /// [`Query::leader`]. `at` is the place of the first of the three replies. GETRANGE may stand
-    /// for GET.
+    /// Counts the votes of the nodes by their replies to [`Query::leader`]. `at` is the place of the
+    /// first of the three replies. GETRANGE may stand for GET. `has_quorum` says whether nodes are a
+    /// quorum, as [`Client::has_quorum`](crate::Client::has_quorum) does.
     #[must_use]
-    pub fn read(answers: &[NodeAnswers], at: usize, quorum: u32) -> Self {
-        let quorum = usize::try_from(quorum).unwrap_or(usize::MAX);
-        let votes: Vec<Vote<'_>> = answers.iter().map(|node| vote(node, at)).collect();
-        let ends_of = |token: &[u8]| -> Vec<Duration> {
-            let ends = votes.iter().filter_map(|vote| match vote {
-                Vote::Token(other, end) => (*other == token).then_some(*end),
+    pub fn read(answers: &[NodeAnswers], at: usize, has_quorum: impl Fn(NodeMask) -> bool) -> Self {
+        let votes: Vec<(NodeId, Vote<'_>)> =
+            answers.iter().map(|node| (node.node, vote(node, at))).collect();
+        let ends_of = |token: &[u8]| -> Vec<(Duration, NodeId)> {
+            let ends = votes.iter().filter_map(|(node, vote)| match vote {
+                Vote::Token(other, end) => (*other == token).then_some((*end, *node)),
                 Vote::Free | Vote::Silent => None,
             });
             ends.collect()
         };
-        let tokens = votes.iter().filter_map(|vote| match vote {
+        let tokens = votes.iter().filter_map(|(_, vote)| match vote {
             Vote::Token(token, _) => Some((*token, ends_of(token))),
             Vote::Free | Vote::Silent => None,
         });
         let (token, mut ends) = tokens.max_by_key(|(_, ends)| ends.len()).unwrap_or_default();
-        if ends.len() < quorum {
-            let silent = votes.iter().filter(|vote| **vote == Vote::Silent).count();
-            return if ends.len() + silent >= quorum { Self::Unknown } else { Self::Nobody };
-        }
-        // The last end first: the quorum ends with the q-th.
+        // The last end first: the quorum ends with the node that completes it.
         ends.sort_unstable_by(|a, b| b.cmp(a));
-        let ends_in = quorum.checked_sub(1).and_then(|last| ends.get(last)).copied();
+        let mut holders = NodeMask::EMPTY;
+        let last = ends.iter().find(|(_, node)| {
+            holders.insert(*node);
+            has_quorum(holders)
+        });
+        let Some(&(ends_in, _)) = last else {
+            let silent = votes.iter().filter(|(_, vote)| *vote == Vote::Silent);
+            let possible =
+                silent.fold(holders, |nodes, (node, _)| nodes.union(NodeMask::of(*node)));
+            return if has_quorum(possible) { Self::Unknown } else { Self::Nobody };
+        };
         let claim = claim(answers, at, token);
         let (name, since) = claim.map_or((None, None), |claim| (Some(claim.name), claim.since));
         Self::By(Box::new(Leader {
             token: LockToken::seen(token),
             votes: u32::try_from(ends.len()).unwrap_or(u32::MAX),
-            ends_in: ends_in.filter(|end| *end < Duration::MAX),
+            ends_in: Some(ends_in).filter(|end| *end < Duration::MAX),
             client: ClientId::of_token(token),
             name,
             since,
@@ -193,6 +200,13 @@ mod tests {
         NodeAnswers { node, replies, cause, doubt: cause, round_trip, wanted: 3 }
     }
 
+    fn placed<const N: usize>(mut nodes: [NodeAnswers; N]) -> [NodeAnswers; N] {
+        for (answers, place) in nodes.iter_mut().zip(0..) {
+            answers.node = NodeId::new(place).unwrap();
+        }
+        nodes
+    }
+
     fn holds(token: &str, ttl_ms: i64) -> NodeAnswers {
         node(vec![Reply::Text(token.into()), Reply::Integer(ttl_ms), Reply::Nil])
     }
@@ -221,8 +235,8 @@ mod tests {
             ([&free(), &range, &silent(), &silent(), &no_lock], "unknown"),
         ];
         for (nodes, expected) in table {
-            let nodes = nodes.map(Clone::clone);
-            let led = match Led::read(&nodes, 0, 3) {
+            let nodes = placed(nodes.map(Clone::clone));
+            let led = match Led::read(&nodes, 0, |nodes| nodes.count() >= 3) {
                 Led::By(_) => "held",
                 Led::Nobody => "nobody",
                 Led::Unknown => "unknown",
@@ -234,7 +248,9 @@ mod tests {
     #[test]
     fn a_lock_ends_with_the_key_that_leaves_no_quorum() {
         let ends = |ttls: [i64; 3]| {
-            let Led::By(leader) = Led::read(&ttls.map(|ttl| holds("a", ttl)), 0, 2) else {
+            let Led::By(leader) =
+                Led::read(&placed(ttls.map(|ttl| holds("a", ttl))), 0, |nodes| nodes.count() >= 2)
+            else {
                 panic!("it is held")
             };
             (leader.votes, leader.ends_in)

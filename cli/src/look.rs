@@ -24,7 +24,7 @@ pub(crate) fn interval(interval: Duration) -> Result<Duration, Failure> {
 /// A client for `status`: a quorum can vote and the other nodes have had their `node_timeout`; or
 /// as for `doctor`.
 pub(crate) fn client(global: &Global) -> Result<(Client, Config), Failure> {
-    connected(global, |client| client.voters().count() >= client.quorum())
+    connected(global, |client| client.is_ready())
 }
 
 /// A client for `doctor`: each node is connected, or known not to be, or has had its time.

@@ -39,7 +39,6 @@ const NODE_TIMEOUT: Duration = Duration::from_millis(50);
 
 pub(crate) struct Session {
     pub(crate) driver: Driver,
-    pub(crate) quorum: usize,
     pub(crate) signals: Signals,
     /// Whether the session prints notices about nodes on stderr as they come.
     pub(crate) is_telling: bool,
@@ -70,7 +69,6 @@ impl Session {
         change: impl FnOnce(Config) -> Config,
     ) -> Result<Self, Failure> {
         let config = change(settings::config(global)?);
-        let quorum = settings::quorum(global, &config)?;
         let poll = Poll::new()?;
         let node_count = config.nodes().len();
         let waker = Arc::new(Waker::new(poll.registry(), Token(node_count + 1))?);
@@ -82,7 +80,6 @@ impl Session {
         driver.drive();
         Ok(Self {
             driver,
-            quorum,
             signals,
             is_telling: false,
             config,
@@ -136,7 +133,7 @@ impl Session {
             }
             let time = now();
             let mut until = end;
-            if self.voters() >= self.quorum {
+            if self.driver.is_ready() {
                 until = until.min(*quorum_since.get_or_insert(time) + self.node_timeout);
             }
             if known.iter().all(|&known| known) || until <= time {
@@ -192,7 +189,7 @@ impl Session {
                 self.driver.lock(key, acquire.retry(retry).timeout(wait))?
             }
             // The session has waited for connections: the attempt need not wait again.
-            None if self.voters() < self.quorum => {
+            None if !self.driver.is_ready() => {
                 self.driver.try_lock(key, acquire.timeout(MOMENT))?
             }
             None => self.driver.try_lock(key, acquire)?,
@@ -208,8 +205,8 @@ impl Session {
         let query = Query::leader(&self.driver.wire_key(key).ok()?);
         let op = self.driver.query(&query).ok()?;
         let Outcome::Query(answers) = self.finish(op).ok()? else { return None };
-        let quorum = u32::try_from(self.quorum).ok()?;
-        Some(SeenLock::of(key, &self.driver.nodes(), &answers, quorum))
+        let has_quorum = |nodes| self.driver.has_quorum(nodes);
+        Some(SeenLock::of(key, &self.driver.nodes(), &answers, &has_quorum))
     }
 
     /// Waits until every node that votes has granted `lease` or `node_timeout` has passed.

@@ -158,5 +158,5 @@ fn voters(client: &Client) -> usize {
 }
 
 fn lacks_quorum(client: &Client) -> bool {
-    client.voters().count() < client.quorum()
+    !client.is_ready()
 }

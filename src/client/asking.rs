@@ -92,6 +92,7 @@ impl Table {
             | Task::Ask(..)
             | Task::Connect(_)
             | Task::Look(_)
+            | Task::SetNodes(_)
             | Task::Cancel => {}
         }
         self.commands.push(Command::Call(call, task, span.take()));

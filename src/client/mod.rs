@@ -71,7 +71,7 @@ use crate::engine::{NodeHealth, Notice};
 use crate::error::{ConnectError, ExtendError, LockError, UnlockError, Unlocked};
 use crate::options::LockOptions;
 use crate::query::{NodeAnswers, Query};
-use crate::quorum::NodeMask;
+use crate::quorum::{NODES_MAX, NodeMask};
 use call::End;
 use calls::{CallKind, CallResult};
 use inner::{Inner, Owner, Threads};
@@ -200,7 +200,7 @@ impl Client {
         let calls_max = config.in_flight_max;
         let promotes = config.idle_strategy != IdleStrategy::Park;
         // The waker's token follows the driver's.
-        let token = Token(config.nodes.len() + 1);
+        let token = Token(NODES_MAX + 1);
         #[cfg_attr(not(feature = "metrics"), expect(unused_mut, reason = "for the counts"))]
         let (mut driver, poller) = Poller::open(config)?;
         let waker = Waker::new(poller.registry(), token)?;
@@ -449,14 +449,48 @@ impl Client {
     /// How many votes make a quorum; with [next nodes](crate::Config::next_nodes) the larger of the two.
     #[must_use]
     pub fn quorum(&self) -> u32 {
-        self.owner.inner.rules.electorate.least()
+        self.owner.inner.rules.lists().electorate.least()
     }
 
     /// Whether a quorum may vote: for a readiness endpoint. It wakes no thread, and returns at once
     /// whatever else is under way. [`nodes`](Self::nodes) says why not.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.owner.inner.rules.electorate.has_quorum(self.voters())
+        self.has_quorum(self.voters())
+    }
+
+    /// Whether these nodes are a quorum; with [next nodes](crate::Config::next_nodes), of each list.
+    #[must_use]
+    pub fn has_quorum(&self, nodes: NodeMask) -> bool {
+        self.owner.inner.rules.lists().electorate.has_quorum(nodes)
+    }
+
+    /// Changes the lists of nodes to those of `lists`; its other settings, and the logins of nodes that
+    /// this client knows, change nothing. The client connects to the new nodes. Once a quorum of each new
+    /// list votes, it needs the new lists. Until then the present ones decide, and
+    /// [`is_exchanging`](Self::is_exchanging) is true. A later call replaces lists that are still to come.
+    ///
+    /// Between two changes lie at least `max_ttl`, the drift and twice `max_clock_skew`. Calls under way
+    /// go on. A lease that is extended is on the new lists from then on; a lease that is kept alive is
+    /// extended at once. [`guide::servers`](crate::guide::servers) says in which order all clients change
+    /// their lists.
+    ///
+    /// It costs no round trip.
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError::Config`] unless the present lists and the new ones have one in common, or for more
+    /// than 32 nodes, those of earlier lists included. [`ConnectError::System`] as for
+    /// [`ready`](Self::ready).
+    pub fn set_nodes(&self, lists: &Config) -> Call<'static, Result<(), ConnectError>> {
+        let task = Task::SetNodes(Box::new(lists.clone()));
+        self.call(CallRequest::Task(CallKind::Connect, Some(task)), request::ready)
+    }
+
+    /// Whether lists of nodes are to come that do not decide yet. Asks no node.
+    #[must_use]
+    pub fn is_exchanging(&self) -> bool {
+        self.owner.inner.rules.lists().are_to_change
     }
 
     /// Waits until a quorum may vote, at most `limit`; done at once if one may now. Nodes that are
@@ -487,7 +521,7 @@ impl fmt::Debug for Client {
         let (calls, keys) =
             self.owner.inner.with(|table| (table.calls.in_use(), table.queues.in_use()));
         f.debug_struct("Client")
-            .field("nodes", &self.owner.inner.rules.names)
+            .field("nodes", &self.owner.inner.rules.lists().names)
             .field("calls", &calls)
             .field("keys", &keys)
             .finish_non_exhaustive()

@@ -339,7 +339,9 @@ pub(super) fn led(
     taken: Taken,
 ) -> Option<Result<Led, LockError>> {
     let answers = answered(request, owner, taken)?;
-    Some(answers.map(|answers| Led::read(&answers, 0, owner.inner.rules.electorate.least())))
+    Some(answers.map(|answers| {
+        Led::read(&answers, 0, |nodes| owner.inner.rules.lists().electorate.has_quorum(nodes))
+    }))
 }
 
 /// The next change. Until there is one, the observer asks the nodes again.

@@ -1,9 +1,10 @@
 //! [`Rules`]: the settings as arithmetic, for calls before any node is asked.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use super::queues::Holder;
+use super::sync::Mutex;
 use crate::config::Config;
 use crate::engine::Prefix;
 use crate::error::{Ballot, Cause, ConfigError, LockError, SEVERAL_KEYS};
@@ -19,8 +20,7 @@ const TURNS_WANTED_ELSEWHERE: u32 = 8;
 
 #[derive(Debug)]
 pub(super) struct Rules {
-    pub(super) names: Arc<[Box<str>]>,
-    pub(super) electorate: Electorate,
+    lists: Mutex<Lists>,
     pub(super) retry: Retry,
     turns_max: u32,
     /// A lease may be extended only so often, or held only so long.
@@ -33,15 +33,35 @@ pub(super) struct Rules {
     is_woken: bool,
 }
 
+/// The nodes, as the driving thread last told them.
+#[derive(Clone, Debug)]
+pub(super) struct Lists {
+    pub(super) names: Arc<[Box<str>]>,
+    pub(super) electorate: Electorate,
+    /// Lists are to come that do not decide yet.
+    pub(super) are_to_change: bool,
+}
+
 impl Rules {
+    pub(super) fn lists(&self) -> Lists {
+        self.lists.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn set_lists(&self, lists: Lists) {
+        *self.lists.lock().unwrap_or_else(PoisonError::into_inner) = lists;
+    }
+
     pub(super) fn new(config: &Config) -> Result<Self, ConfigError> {
         let checked = config.check()?;
         let most_ms = u64::try_from(config.max_ttl.as_millis()).unwrap_or(u64::MAX);
         let has_limits = config.max_extensions.is_some() || config.max_hold.is_some();
         let least_ms = (1..=most_ms).find(|&ttl| ttl > checked.drift.of_ms(ttl));
         Ok(Self {
-            names: config.nodes.iter().map(|address| address.name().into()).collect(),
-            electorate: checked.electorate(),
+            lists: Mutex::new(Lists {
+                names: config.nodes.iter().map(|address| address.name().into()).collect(),
+                electorate: checked.electorate(),
+                are_to_change: false,
+            }),
             retry: config.retry,
             // A lease with limits is not handed on: the next holder would get only the rest of
             // them.
@@ -154,13 +174,14 @@ impl Rules {
     }
 
     fn ballot(&self, granted: NodeMask, denied: NodeMask, cause: Cause) -> Ballot {
+        let Lists { names, electorate, .. } = self.lists();
         Ballot {
             granted,
             denied,
             unknown: NodeMask::EMPTY,
             causes: [cause; NODES_MAX],
-            names: Arc::clone(&self.names),
-            quorum: self.electorate.least(),
+            names,
+            quorum: electorate.least(),
             quarantine_ms: 0,
             key: None,
         }

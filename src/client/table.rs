@@ -22,6 +22,7 @@ use super::queues::Queues;
 use super::rules::Rules;
 use super::sleeping::Sleeping;
 use super::span::CallSpan;
+use crate::config::Config;
 use crate::driver::{Connecting, Driver, Lease};
 use crate::engine::{Engine, LeaseId};
 use crate::key::Key;
@@ -79,6 +80,7 @@ pub(super) enum Task {
     /// Waits for nodes to connect.
     Connect(Connecting),
     Look(fn(&mut Driver) -> CallResult),
+    SetNodes(Box<Config>),
     /// The caller has given the call up.
     Cancel,
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::calls::{CallKind, CallResult, Listener, notify_all};
 use super::indices::CallIndex;
 use super::inner::Inner;
+use super::rules::Lists;
 use super::sleeping::{Due, Lead, LeadEnd, Place};
 use super::table::{Command, Task};
 use crate::driver::clock::now;
@@ -286,6 +287,10 @@ impl Worker {
         let Self { driver, inner, commands, replies, tell, .. } = self;
         let has_calls = !self.asks.is_empty() || !self.connecting.is_empty();
         self.voters = driver.engine().voters();
+        if let Some((names, electorate)) = driver.take_lists() {
+            let are_to_change = driver.is_exchanging();
+            inner.rules.set_lists(Lists { names, electorate, are_to_change });
+        }
         let (time, mut end) = (driver.engine().last_pass(), None);
         inner.with(|table| {
             if lead.is_some() && table.leader_leaves() {
@@ -348,6 +353,12 @@ impl Worker {
             Task::Ask(query, at) if at > now() => self.asks.push((at, call, query)),
             Task::Ask(query, _) => self.ask(call, &query),
             Task::Connect(connecting) => self.connecting.push((call, connecting)),
+            Task::SetNodes(lists) => {
+                self.replies.push((
+                    call,
+                    CallResult::Connect(driver.set_nodes(&lists).map_err(Into::into)),
+                ));
+            }
             Task::Look(look) => self.replies.push((call, look(driver))),
             Task::Cancel => {
                 if let Some(&Some(op)) = self.ops.get(call.place()) {

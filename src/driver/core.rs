@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::time::Duration;
 
 use mio::{Events, Poll, Registry};
 
@@ -11,6 +10,7 @@ use super::export::Exporter;
 use super::lease::LeasePool;
 use super::link::Link;
 use super::resolve::Resolver;
+use crate::config::Config;
 use crate::engine::Engine;
 use crate::quorum::NodeMask;
 
@@ -60,6 +60,8 @@ use crate::quorum::NodeMask;
 /// ```
 pub struct Driver {
     pub(super) engine: Engine,
+    /// The configuration, with the lists of nodes that were set last.
+    pub(super) config: Config,
     pub(super) links: Vec<Link>,
     pub(super) tokens: Range<usize>,
     pub(super) registry: Registry,
@@ -67,7 +69,6 @@ pub struct Driver {
     pub(super) own_poll: Option<(Poll, Events)>,
     pub(super) resolver: Option<Resolver>,
     pub(super) pool: LeasePool,
-    pub(super) wall_clock: fn() -> Duration,
     /// Nodes whose sockets may hold bytes to read.
     pub(super) readable: NodeMask,
     /// Nodes whose connection is under way and had an event.

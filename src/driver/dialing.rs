@@ -49,7 +49,7 @@ impl Driver {
 
     fn resolve(&mut self, id: NodeId, host: &(String, u16)) -> io::Result<()> {
         if self.resolver.is_none() {
-            let token = Token(self.tokens.start + self.links.len());
+            let token = Token(self.tokens.end.saturating_sub(1));
             self.resolver = Some(Resolver::new(&self.registry, token)?);
         }
         let (Some(resolver), Some(link)) = (&self.resolver, self.links.get_mut(id.index())) else {

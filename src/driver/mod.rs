@@ -18,6 +18,7 @@ mod completion;
 mod connecting;
 mod core;
 mod dialing;
+mod exchange;
 #[cfg(feature = "metrics")]
 mod export;
 pub(crate) mod lease;
@@ -57,7 +58,7 @@ use crate::engine::{Engine, LeaseId, OpId};
 use crate::error::{ConfigError, ConnectError, DetachError, ExtendError, LockError, UnlockError};
 use crate::options::LockOptions;
 use crate::query::Query;
-use crate::quorum::{NodeId, NodeMask};
+use crate::quorum::{NODES_MAX, NodeId, NodeMask};
 use crate::time::Instant;
 use crate::token::LockToken;
 use link::links_of;
@@ -67,7 +68,7 @@ const READ_LEN: usize = 16 << 10;
 
 impl Driver {
     /// A driver for the nodes of `config`, in the loop of `registry`. It needs `tokens` for itself:
-    /// one per node and one more. It begins to connect with the first [`drive`](Self::drive).
+    /// one per node, those of [later lists](Self::set_nodes) included, and one more. It begins to connect with the first [`drive`](Self::drive).
     ///
     /// # Errors
     ///
@@ -93,16 +94,16 @@ impl Driver {
             own_poll: None,
             resolver: None,
             pool: LeasePool::new(),
-            wall_clock: config.wall_clock.unwrap_or(clock::wall),
             readable: NodeMask::EMPTY,
             connecting: NodeMask::EMPTY,
             blocked: NodeMask::EMPTY,
             #[cfg(feature = "tracing")]
             logged: NodeMask::EMPTY,
             #[cfg(feature = "metrics")]
-            exporter: export::Exporter::new(config.client_name),
+            exporter: export::Exporter::new(config.client_name.clone()),
             fork: forkguard::new(),
             buffer: vec![0; READ_LEN].into_boxed_slice(),
+            config,
         })
     }
 
@@ -115,8 +116,7 @@ impl Driver {
     /// As [`new`](Self::new).
     pub fn standalone(config: Config) -> Result<Self, ConnectError> {
         let poll = Poll::new()?;
-        let tokens = 0..config.nodes.len() + 1;
-        let mut driver = Self::new(config, poll.registry(), tokens)?;
+        let mut driver = Self::new(config, poll.registry(), 0..NODES_MAX + 1)?;
         driver.own_poll = Some((poll, Events::with_capacity(64)));
         Ok(driver)
     }
@@ -435,7 +435,7 @@ impl Driver {
     /// A call may wait for long, and the user may set the machine's clock meanwhile.
     #[cold]
     fn set_wall_clock(&mut self, now: Instant) {
-        let micros = (self.wall_clock)().as_micros();
+        let micros = self.config.wall_clock.unwrap_or(clock::wall)().as_micros();
         self.engine.set_wall_clock(u64::try_from(micros).unwrap_or(u64::MAX), now);
     }
 

@@ -9,6 +9,7 @@ use mio::{Events, Poll};
 use super::{Driver, clock};
 use crate::config::{Config, IdleStrategy};
 use crate::error::ConnectError;
+use crate::quorum::NODES_MAX;
 use crate::time::Instant;
 
 /// Events taken per poll; more come with the next poll.
@@ -31,8 +32,7 @@ impl Poller {
     /// resolution the next one.
     pub(crate) fn open(config: Config) -> Result<(Driver, Self), ConnectError> {
         let (poll, idle) = (Poll::new()?, config.idle_strategy);
-        let tokens = 0..config.nodes.len() + 1;
-        let mut driver = Driver::new(config, poll.registry(), tokens)?;
+        let mut driver = Driver::new(config, poll.registry(), 0..NODES_MAX + 1)?;
         driver.drive();
         Ok((
             driver,

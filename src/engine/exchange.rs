@@ -8,6 +8,8 @@
 //! - Between two changes lies the longest time of a lease. So a lease is over, or was carried on, when the
 //!   lists change again.
 
+use std::sync::Arc;
+
 use super::core::Engine;
 use super::locks::core::Locks;
 use super::locks::settings::{nodes_of, transfers_in_row};
@@ -27,6 +29,8 @@ pub(super) struct Exchange {
     wanted: Option<(Electorate, u8)>,
     /// When the present lists may be left; `None` if the client began with them.
     settled_at: Option<Instant>,
+    /// The names or the lists of nodes have changed since they were last taken.
+    is_changed: bool,
 }
 
 impl Engine {
@@ -55,6 +59,7 @@ impl Engine {
             self.locks.nodes.take_back(id, now);
         }
         self.exchange.wanted = Some((electorate, transfers_in_row(config)));
+        self.exchange.is_changed = true;
         let now = self.locks.now(now);
         for id in self.locks.nodes.every() {
             self.refresh(id, now);
@@ -68,6 +73,13 @@ impl Engine {
         self.exchange.wanted.is_some()
     }
 
+    /// The names of all nodes and the lists that decide, if they have changed since the last call.
+    pub(crate) fn take_lists(&mut self) -> Option<(Arc<[Box<str>]>, Electorate)> {
+        let is_changed = std::mem::take(&mut self.exchange.is_changed);
+        let names = || Arc::clone(self.locks.nodes.names());
+        is_changed.then(|| (names(), self.locks.settings.electorate))
+    }
+
     /// A node has changed, or time has passed: the lists to come may decide from now on.
     #[cold]
     pub(super) fn exchange_if_ready(&mut self, now: Now) {
@@ -77,6 +89,7 @@ impl Engine {
             return;
         }
         self.exchange.wanted = None;
+        self.exchange.is_changed = true;
         let settled_at = now.real + self.locks.settings.longest_lease;
         self.exchange.settled_at = Some(settled_at);
         self.locks.timers.set(Timer::Lists, settled_at);
@@ -100,6 +113,7 @@ impl Engine {
             self.locks.give_up_node(id);
         }
         self.locks.settle_lists();
+        self.exchange.is_changed = true;
         self.waiting.change_lists(self.locks.settings.electorate);
         for id in self.locks.nodes.every() {
             self.refresh(id, now);

@@ -52,7 +52,13 @@ impl Engine {
         self.locks.nodes.voters()
     }
 
-    /// How many votes make a quorum.
+    /// Whether these nodes are a quorum; with [next nodes](crate::Config::next_nodes), of each list.
+    #[must_use]
+    pub const fn has_quorum(&self, nodes: NodeMask) -> bool {
+        self.locks.settings.electorate.has_quorum(nodes)
+    }
+
+    /// How many votes make a quorum; with [next nodes](crate::Config::next_nodes) the larger of the two.
     #[must_use]
     pub const fn quorum(&self) -> u32 {
         self.locks.settings.quorum

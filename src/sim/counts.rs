@@ -135,6 +135,7 @@ counted! {
         Prefixes,
         /// Some clients need a quorum of a second list of nodes, too.
         Lists,
+        /// All clients go from one list of nodes to two, and then to the next one alone.
         Exchange,
         /// Servers restart without their keys, and clients without their memory.
         Restarts,

@@ -19,7 +19,7 @@ enum Step {
     New,
 }
 
-fn client(step: Step, cluster: &Cluster) -> Client {
+fn config(step: Step, cluster: &Cluster) -> Config {
     let urls = cluster.urls();
     let (old, new) = (urls.iter().take(3), urls.iter().skip(2));
     let config = match step {
@@ -27,9 +27,13 @@ fn client(step: Step, cluster: &Cluster) -> Client {
         Step::Joint => Config::new(old).and_then(|config| config.next_nodes(new)),
         Step::New => Config::new(new),
     };
-    let config = config.expect("lists of nodes");
     let retry = Retry::every(ms(2), ms(8)).timeout(PATIENCE);
-    let client = Client::open(config.max_ttl(MAX_TTL).retry(retry)).expect("a client");
+    let config = config.expect("lists of nodes").max_ttl(MAX_TTL).retry(retry);
+    config.max_clock_skew(ms(1))
+}
+
+fn client(step: Step, cluster: &Cluster) -> Client {
+    let client = Client::open(config(step, cluster)).expect("a client");
     let nodes = client.nodes().wait().len();
     // The servers are too young to vote at first.
     let all_vote = || usize::try_from(client.voters().count()) == Ok(nodes);
@@ -37,11 +41,31 @@ fn client(step: Step, cluster: &Cluster) -> Client {
     client
 }
 
-/// Two clients of each step count under one lock, until all have had turns.
-fn count(steps: [Step; 2], cluster: &Cluster) {
+/// All clients take a step, one after the other, and have had turns behind it.
+fn step(to: Step, clients: &[Client], cluster: &Cluster, turns: &AtomicU64) {
+    let has_turns = || {
+        let before = turns.load(Ordering::Relaxed);
+        eventually(PATIENCE, || turns.load(Ordering::Relaxed) > before + 50)
+    };
+    for client in clients {
+        client.set_nodes(&config(to, cluster)).wait().expect("a list stays");
+        assert!(has_turns());
+    }
+    for client in clients {
+        assert!(eventually(PATIENCE, || !client.is_exchanging()), "{to:?}: {client:?}");
+    }
+    assert!(has_turns());
+}
+
+#[test]
+fn a_fleet_exchanges_its_nodes_while_it_runs_and_no_two_clients_hold_one_lock() {
+    let Some(cluster) = Cluster::mixed(7) else { return };
     let (count, turns) = (AtomicU64::new(0), AtomicU64::new(0));
     let is_over = AtomicBool::new(false);
-    let clients = [steps[0], steps[0], steps[1], steps[1]].map(|step| client(step, cluster));
+    let clients = [(); 4].map(|()| client(Step::Old, &cluster));
+    let [leader, ..] = &clients;
+    let kept = LockOptions::new(MAX_TTL).keep_alive();
+    let led = leader.try_lock("leader", kept).wait().expect("free");
     thread::scope(|scope| {
         let workers = clients.each_ref().map(|client| {
             scope.spawn(|| {
@@ -59,21 +83,24 @@ fn count(steps: [Step; 2], cluster: &Cluster) {
                 own
             })
         });
-        let is_enough = || turns.load(Ordering::Relaxed) > 400;
-        let has_run = eventually(PATIENCE, is_enough);
+        for to in [Step::Joint, Step::New] {
+            step(to, &clients, &cluster, &turns);
+            assert!(!led.is_lost(), "{to:?}");
+        }
         is_over.store(true, Ordering::Relaxed);
         let own = workers.map(|worker| worker.join().expect("no panic"));
-        assert!(has_run && own.iter().all(|turns| *turns > 10), "{steps:?}: {own:?}");
+        assert!(own.iter().all(|turns| *turns > 10), "{own:?}");
     });
-    assert_eq!(count.into_inner(), turns.into_inner(), "{steps:?}: two held the lock at once");
-    assert!(eventually(PATIENCE, || cluster.holders("stock") == 0), "keys are left behind");
-}
-
-#[test]
-fn a_fleet_exchanges_its_nodes_step_by_step_and_no_two_clients_hold_one_lock() {
-    let Some(cluster) = Cluster::mixed(7) else { return };
-    count([Step::Old, Step::Joint], &cluster);
-    count([Step::Joint, Step::New], &cluster);
+    assert_eq!(count.into_inner(), turns.into_inner(), "two held the lock at once");
+    let other = client(Step::New, &cluster);
+    let taken = other.try_lock("leader", MAX_TTL).wait();
+    assert!(matches!(taken, Err(LockError::Taken(_))), "{taken:?}");
+    drop(led);
+    let is_left = |key| cluster.holders(key) > 0;
+    assert!(
+        eventually(PATIENCE, || !is_left("stock") && !is_left("leader")),
+        "keys are left behind"
+    );
 }
 
 #[test]

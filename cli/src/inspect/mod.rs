@@ -11,7 +11,9 @@ mod search;
 
 use std::time::Duration;
 
-use redbolt::inspect::{ClientName, Leader, Led, NodeAnswers, NodeHealth, NodeState, Query, Reply};
+use redbolt::inspect::{
+    ClientName, Leader, Led, NodeAnswers, NodeHealth, NodeMask, NodeState, Query, Reply,
+};
 use redbolt::{Cause, Client, LockError};
 
 pub(crate) use clients::{Clients, SeenClient, Unlisted, clients};
@@ -141,11 +143,11 @@ impl SeenLock {
         key: &[u8],
         nodes: &[NodeHealth],
         answers: &[NodeAnswers],
-        quorum: u32,
+        has_quorum: &dyn Fn(NodeMask) -> bool,
     ) -> Self {
         let nodes = nodes.iter().zip(answers);
         let nodes = nodes.map(|(node, answers)| NodeKey::read(node, answers, 0));
-        Self::read(key, nodes.collect(), answers, 0, quorum)
+        Self::read(key, nodes.collect(), answers, 0, has_quorum)
     }
 
     /// By the replies of each node that [`Led::read`] reads from this place on.
@@ -154,9 +156,9 @@ impl SeenLock {
         nodes: Vec<NodeKey>,
         answers: &[NodeAnswers],
         at: usize,
-        quorum: u32,
+        has_quorum: &dyn Fn(NodeMask) -> bool,
     ) -> Self {
-        let led = Led::read(answers, at, quorum);
+        let led = Led::read(answers, at, has_quorum);
         let verdict = match led {
             Led::By(_) => Verdict::Held,
             Led::Nobody if nodes.iter().any(NodeKey::counts) => Verdict::Split,
@@ -186,7 +188,7 @@ impl SeenLock {
 pub(crate) fn leader(client: &Client, key: &[u8]) -> Result<SeenLock, LockError> {
     let query = Query::leader(&client.wire_key(key)?);
     let answers = client.query(&query).wait()?;
-    Ok(SeenLock::of(key, &client.nodes().wait(), &answers, client.quorum()))
+    Ok(SeenLock::of(key, &client.nodes().wait(), &answers, &|nodes| client.has_quorum(nodes)))
 }
 
 /// The holder of the lock `key`. If it is a client of Redbolt, one node after the other is asked
@@ -194,7 +196,8 @@ pub(crate) fn leader(client: &Client, key: &[u8]) -> Result<SeenLock, LockError>
 pub(crate) fn holder(client: &Client, key: &[u8]) -> Result<SeenLock, LockError> {
     let query = Query::leader(&client.wire_key(key)?).all(&[b"INFO", b"clients"]);
     let answers = client.query(&query).wait()?;
-    let mut seen = SeenLock::of(key, &client.nodes().wait(), &answers, client.quorum());
+    let mut seen =
+        SeenLock::of(key, &client.nodes().wait(), &answers, &|nodes| client.has_quorum(nodes));
     let lists = answers.iter().filter(|answers| may_list(answers, 3).is_ok());
     for node in lists.map(|answers| answers.node) {
         if !seen.wants_list() {

@@ -127,7 +127,7 @@ impl Search<'_> {
             }
         }
         let answers = self.client.query(&query).wait()?;
-        let (health, quorum) = (self.client.nodes().wait(), self.client.quorum());
+        let health = self.client.nodes().wait();
         for (place, key) in keys.iter().enumerate() {
             let nodes = health.iter().zip(&self.nodes).zip(&answers);
             let nodes = nodes.map(|((node, searched), answers)| {
@@ -140,7 +140,9 @@ impl Search<'_> {
             let nodes: Vec<NodeKey> = nodes.collect();
             let mut tokens = nodes.iter().filter_map(|node| Some(node.held()?.0)).peekable();
             if tokens.peek().is_some() && tokens.all(|token| token.len() <= TOKEN_MAX) {
-                self.locks.push(SeenLock::read(key, nodes, &answers, 3 * place, quorum));
+                self.locks.push(SeenLock::read(key, nodes, &answers, 3 * place, &|nodes| {
+                    self.client.has_quorum(nodes)
+                }));
             }
         }
         let asked = self.nodes.iter_mut().zip(&answers).filter(|(node, _)| !node.is_silent);

@@ -1,0 +1,52 @@
+//! The lists of nodes change while the driver runs.
+
+use std::sync::Arc;
+
+use super::clock;
+use super::core::Driver;
+use super::link::links_of;
+use crate::config::Config;
+use crate::error::ConfigError;
+use crate::quorum::Electorate;
+
+impl Driver {
+    /// Changes the lists of nodes to those of `lists`; its other settings, and the logins of nodes that
+    /// this driver knows, change nothing. The driver connects to the new nodes in its next passes. Once a
+    /// quorum of each new list votes, it needs the new lists. Until then the present ones decide, and
+    /// [`is_exchanging`](Self::is_exchanging) is true. A later call replaces lists that are still to come.
+    ///
+    /// Between two changes lie at least `max_ttl`, the drift and twice `max_clock_skew`. Calls under way
+    /// go on. A lease that is extended is on the new lists from then on; a lease that is kept alive is
+    /// extended at once. `docs/servers.md` says in which order all clients change their lists.
+    ///
+    /// It costs no round trip. A change costs a look at each lease.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::NoCommonList`] unless the present lists and the new ones have one in common.
+    /// [`ConfigError::TooManyNodes`] for more than 32 nodes, those of earlier lists included.
+    /// [`ConfigError::TokenRange`] if the driver has too few tokens for the new nodes.
+    pub fn set_nodes(&mut self, lists: &Config) -> Result<(), ConfigError> {
+        let config = self.config.with_lists_of(lists)?;
+        let needed = config.nodes.len() + 1;
+        if self.tokens.len() < needed {
+            return Err(ConfigError::TokenRange { given: self.tokens.len(), needed });
+        }
+        let links = links_of(&config)?;
+        self.engine.set_nodes(&config, clock::now())?;
+        self.links.extend(links.into_iter().skip(self.links.len()));
+        self.config = config;
+        Ok(())
+    }
+
+    /// The names of all nodes and the lists that decide, if they have changed since the last call.
+    pub(crate) fn take_lists(&mut self) -> Option<(Arc<[Box<str>]>, Electorate)> {
+        self.engine.take_lists()
+    }
+
+    /// Whether lists of nodes are to come that do not decide yet.
+    #[must_use]
+    pub const fn is_exchanging(&self) -> bool {
+        self.engine.is_exchanging()
+    }
+}
