@@ -52,6 +52,12 @@ impl Engine {
         self.locks.nodes.voters()
     }
 
+    /// The nodes of the lists that decide.
+    #[cfg(feature = "sim")]
+    pub(crate) const fn listed(&self) -> NodeMask {
+        self.locks.nodes.all()
+    }
+
     /// Whether these nodes are a quorum; with [next nodes](crate::Config::next_nodes), of each list.
     #[must_use]
     pub const fn has_quorum(&self, nodes: NodeMask) -> bool {

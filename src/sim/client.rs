@@ -62,6 +62,8 @@ pub(super) struct SimClient {
     /// Set if the client is to end in good order: the latest time for its end.
     pub(super) closing: Option<Global>,
     stage: Stage,
+    /// Its lists of nodes have changed, and its engine does not know yet.
+    pub(super) has_new_lists: bool,
     stopped_until: Global,
     /// How long it stood still, in all.
     pub(super) stood: Global,
@@ -133,6 +135,7 @@ impl SimClient {
             taken: Vec::new(),
             closing: None,
             stage: Stage::Asleep,
+            has_new_lists: false,
             stopped_until: 0,
             stood: 0,
             stood_before: 0,
@@ -246,6 +249,7 @@ impl World {
             Stage::Asleep => Stage::Asleep,
             Stage::Pass => {
                 self.clients[client].pass_began = self.clients[client].local(self.now);
+                self.set_lists(client);
                 Stage::Read { node: 0 }
             }
             Stage::Read { node } => {

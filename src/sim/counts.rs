@@ -207,6 +207,8 @@ counted! {
         InvalidTtl,
         /// A lease got a vote from a late answer.
         LateVote,
+        /// All clients were told other lists of nodes.
+        ListsChanged,
         /// An extension won.
         Extended,
         /// An extension won that made a lease shorter.

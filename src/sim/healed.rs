@@ -184,7 +184,7 @@ impl World {
             self.oracle.check(Kind::SlotLeak, in_flight == 0 && slots == 0, || {
                 format!("client {client}: {in_flight} operations, {slots} slots at the end")
             });
-            let nodes = self.plan.voters().min(self.plan.nodes_of(client));
+            let nodes = self.plan.voters().min(engine.listed().count() as usize);
             self.oracle.check(Kind::Starved, voters == nodes, || {
                 format!("client {client}: {voters} of {nodes} nodes vote at the end")
             });

@@ -103,8 +103,9 @@ impl World {
         let key = self.random.index(self.plan.keys);
         let given = self.given_away.iter().rev().find_map(|token| raw_token(token));
         let held = self.tokens_at(node).into_iter().nth(key).flatten();
-        let at_node = NodeId::new(node).filter(|_| node < self.plan.nodes_of(client))?;
-        let mark = self.clients[client].engine.mark(at_node);
+        let at_node = NodeId::new(node)?;
+        let engine = &self.clients[client].engine;
+        let mark = engine.listed().contains(at_node).then(|| engine.mark(at_node))?;
         let (token, mark) = match (given, mark, held.as_deref().and_then(raw_token)) {
             (Some(given), Some(mark), _) if self.random.chance(500) => (given, mark),
             (_, _, Some(held)) => (held, self.random.bytes::<8>()),

@@ -236,7 +236,8 @@ impl Plan {
             870..900 => Setting::Elections,
             900..915 => Setting::MaxTtls,
             915..930 => Setting::Prefixes,
-            930..950 => Setting::Lists,
+            930..945 => Setting::Lists,
+            945..965 => Setting::Exchange,
             _ => Setting::Common,
         };
         match self.setting {
@@ -248,7 +249,9 @@ impl Plan {
             Setting::OldClocks => self.look_at_old_clocks(random),
             Setting::GivenAway => self.look_at_given_away(random),
             Setting::Elections => self.look_at_elections(random),
-            Setting::MaxTtls | Setting::Prefixes | Setting::Lists => self.look_at_unlike(random),
+            Setting::MaxTtls | Setting::Prefixes | Setting::Lists | Setting::Exchange => {
+                self.look_at_unlike(random);
+            }
             _ => self.look_at_rare(random),
         }
         self.add_refusals();

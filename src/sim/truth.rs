@@ -62,10 +62,11 @@ impl World {
     pub(super) fn is_quorum(&self, client: usize, servers: NodeMask) -> bool {
         match self.plan.lists_of(client) {
             None => servers.has_at_least(u32::try_from(self.plan.quorum).unwrap_or(u32::MAX)),
-            Some(mut lists) => lists.all(|list| {
-                let votes = servers.intersection(list).count();
-                votes > list.count() / 2
-            }),
+            Some(mut lists) => {
+                let is_of = |list: NodeMask| servers.intersection(list).count() > list.count() / 2;
+                // A lease may have begun under the old list, or be on the new one alone.
+                if self.plan.changes_lists() { lists.any(is_of) } else { lists.all(is_of) }
+            }
         }
     }
 

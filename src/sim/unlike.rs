@@ -10,8 +10,9 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use super::clock::MS;
-use super::counts::Setting;
+use super::client::SimClient;
+use super::clock::{Global, MS};
+use super::counts::{Path, Setting};
 use super::plan::Plan;
 use super::random::Random;
 use super::sets::SLOTTED;
@@ -31,8 +32,21 @@ pub(super) struct Unlike {
     /// Of the nodes, how many are in the list of all clients, and which in the next list; and the
     /// clients that have the next list, too: a bit each.
     lists: Option<(usize, u32, u64)>,
+    /// If all clients change their lists: how far they are.
+    change: Option<Change>,
     /// The other prefix, if some clients have it. Its keys are the second half of the judge's keys.
     prefix: Option<&'static str>,
+}
+
+/// How far clients are that go from the old list to both, and from both to the new one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    Old,
+    /// They go to both lists.
+    ToBoth,
+    /// All have both, since this time.
+    Both(Global),
+    ToNew,
 }
 
 impl Plan {
@@ -41,7 +55,7 @@ impl Plan {
         self.clients = random.between(4, 5) as usize;
         (self.tasks, self.direct_wake) = (random.between(1, 2) as usize, true);
         (self.hold, self.gap) = (random.between(10, 60) * MS, 20 * MS);
-        if self.setting == Setting::Lists {
+        if matches!(self.setting, Setting::Lists | Setting::Exchange) {
             let (nodes, list, next) = random.pick(&[
                 (4, 3, 0b1110),
                 (5, 3, 0b1_1100),
@@ -54,6 +68,11 @@ impl Plan {
             self.spare = 0;
             self.mute = 0;
             self.rare.unlike.lists = Some((list, next, random.pick(&[0b1, 0b101, 0b11110])));
+            if self.setting == Setting::Exchange {
+                self.rare.unlike.change = Some(Change::Old);
+                self.max_ttl_ms = random.pick(&[400, 1000]);
+                self.kept = random.pick(&[300, 800]);
+            }
         } else if self.setting == Setting::MaxTtls {
             self.keep_memory(random);
             (self.keys, self.transfers_in_row) = (1, Some(16));
@@ -73,31 +92,33 @@ impl Plan {
         let max_ttl = Duration::from_millis(self.max_ttl_of(client));
         let prefix = self.prefix_of(self.keys_of(client).start);
         let mut config = config.clone().max_ttl(max_ttl).key_prefix(prefix);
-        if let Some((list, next, joint)) = self.rare.unlike.lists {
-            config = config.quorum(Quorum::Majority);
-            config.list = NodeMask::first(list);
-            if joint >> client & 1 == 1 {
-                config.next_list = Some(mask(next));
-            } else {
-                config.nodes.truncate(list);
-            }
+        let Some((list, next, joint)) = self.rare.unlike.lists else { return config };
+        config = config.quorum(Quorum::Majority).max_clock_skew(Duration::from_millis(1));
+        let (is_joint, is_next) = match self.rare.unlike.change {
+            None => (joint >> client & 1 == 1, false),
+            Some(Change::Old) => (false, false),
+            Some(Change::ToBoth | Change::Both(_)) => (true, false),
+            Some(Change::ToNew) => (false, true),
+        };
+        (config.list, config.next_list) = (NodeMask::first(list), is_joint.then(|| mask(next)));
+        if is_next {
+            config.list = mask(next);
+        } else if !is_joint {
+            config.nodes.truncate(list);
         }
         config
+    }
+
+    /// Whether clients change their lists while they run.
+    pub(super) const fn changes_lists(&self) -> bool {
+        self.rare.unlike.change.is_some()
     }
 
     /// The lists of which a client needs a quorum each, if clients differ in that.
     pub(super) fn lists_of(&self, client: usize) -> Option<impl Iterator<Item = NodeMask>> {
         let (list, next, joint) = self.rare.unlike.lists?;
-        let is_joint = joint >> client & 1 == 1;
+        let is_joint = joint >> client & 1 == 1 || self.changes_lists();
         Some(std::iter::once(NodeMask::first(list)).chain(is_joint.then_some(mask(next))))
-    }
-
-    /// How many nodes a client has.
-    pub(super) fn nodes_of(&self, client: usize) -> usize {
-        match self.rare.unlike.lists {
-            Some((list, _, joint)) if joint >> client & 1 == 0 => list,
-            Some(_) | None => self.nodes,
-        }
     }
 
     /// The longest TTL that a client may ask for.
@@ -143,6 +164,42 @@ fn mask(bits: u32) -> NodeMask {
 }
 
 impl World {
+    /// Clients go on to their next lists, once all have taken the last step.
+    pub(super) fn change_lists(&mut self) {
+        let Some(change) = self.plan.rare.unlike.change else { return };
+        let is_exchanging =
+            |client: &SimClient| client.has_new_lists || client.engine.is_exchanging();
+        let is_done = !self.clients.iter().any(is_exchanging);
+        // As long as the longest lease, whatever the clocks' rates.
+        let wait = self.plan.max_ttl_ms * MS * 2 + 100 * MS;
+        let next = match change {
+            Change::Old if self.random.chance(100) => Change::ToBoth,
+            Change::ToBoth if is_done => Change::Both(self.now),
+            Change::Both(since) if self.now >= since + wait => Change::ToNew,
+            Change::Old | Change::ToBoth | Change::Both(_) | Change::ToNew => change,
+        };
+        self.plan.rare.unlike.change = Some(next);
+        if next != change && matches!(next, Change::ToBoth | Change::ToNew) {
+            self.log(|_| format!("{next:?}"));
+            self.counts.path(Path::ListsChanged);
+            for client in 0..self.clients.len() {
+                self.clients[client].has_new_lists = true;
+                self.wake(client, self.now);
+            }
+        }
+        self.after(50 * MS, super::world::Event::Lists);
+    }
+
+    /// A client whose lists have changed tells its engine.
+    pub(super) fn set_lists(&mut self, client: usize) {
+        let config = self.plan.config_of(client, &self.config);
+        let this = &mut self.clients[client];
+        if std::mem::take(&mut this.has_new_lists) {
+            let now = this.local(self.now);
+            this.engine.set_nodes(&config, now).expect("a list stays");
+        }
+    }
+
     /// One of the keys that a client locks.
     pub(super) fn some_key(&mut self, client: usize) -> usize {
         let keys = self.plan.keys_of(client);

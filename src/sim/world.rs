@@ -43,6 +43,8 @@ pub(super) enum Event {
     ResetOf { client: usize, node: usize },
     /// A fault of a node ends.
     Mend { node: usize, life: u64, what: Mend },
+    /// All clients may change their lists of nodes.
+    Lists,
     /// A client that owes nothing any more must have left nothing.
     Glance { left: u32 },
     /// All that was owed must be paid.
@@ -203,6 +205,9 @@ impl World {
         }
         let at = world.now + world.plan.fault_every;
         world.at(at, Event::Fault);
+        if world.plan.changes_lists() {
+            world.at(at, Event::Lists);
+        }
         world
     }
 
@@ -264,6 +269,7 @@ impl World {
                 }
             }
             Event::Mend { node, life, what } => self.mend(node, life, what),
+            Event::Lists => self.change_lists(),
             Event::Glance { left } => self.glance(left),
             Event::Settled => self.settled(),
             Event::Deadline => self.progress_due(),
