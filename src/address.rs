@@ -141,6 +141,12 @@ impl Address {
         self.database
     }
 
+    /// Whether the address names a user or a password.
+    #[must_use]
+    pub const fn has_login(&self) -> bool {
+        self.username.is_some() || self.password.is_some()
+    }
+
     /// The node's name in messages: `host:port` or the path, never the login.
     #[must_use]
     pub fn name(&self) -> &str {

@@ -5,9 +5,10 @@
 //!
 //! # Contract
 //!
-//! - `n5:q3:t30000:g1:pHASH.TEXT`: nodes, quorum, `max_ttl` in milliseconds, restart guard, prefix.
-//! - No field says which nodes there are: hosts may spell one address differently, and a difference
-//!   in spelling alone would be a false alarm.
+//! - `l5.3.HASH:t30000:g1:pHASH.TEXT`: a list of 5 nodes with a quorum of 3, and the hash of their names;
+//!   a second such field for the next list; `max_ttl` in milliseconds, restart guard, prefix.
+//! - Equal hashes mean equal lists. Unequal ones need not mean other nodes: hosts may spell one address
+//!   differently.
 
 use std::fmt;
 use std::time::Duration;
@@ -18,10 +19,8 @@ use crate::plain;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Agreement {
-    /// How many nodes there are.
-    pub nodes: u32,
-    /// How many votes make a lock.
-    pub quorum: u32,
+    /// The list of nodes, and behind it the next one, if there is one.
+    pub lists: Vec<NodeList>,
     /// The longest TTL.
     pub max_ttl: Duration,
     /// Whether a restarted node waits for the longest TTL before it votes.
@@ -31,20 +30,52 @@ pub struct Agreement {
     pub prefix: Option<String>,
 }
 
+/// A list of nodes, as its clients tell of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NodeList {
+    /// How many nodes there are.
+    pub nodes: u32,
+    /// How many votes of theirs a lock needs.
+    pub quorum: u32,
+    /// A hash of their names, in any order.
+    pub hash: u32,
+}
+
+impl NodeList {
+    pub(crate) fn new<'a>(quorum: u32, names: impl Iterator<Item = &'a str>) -> Self {
+        let count = |list: Self, name: &str| Self {
+            nodes: list.nodes + 1,
+            hash: list.hash.wrapping_add(fnv(name.as_bytes())),
+            ..list
+        };
+        names.fold(Self { nodes: 0, quorum, hash: 0 }, count)
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.split('.');
+        let (nodes, quorum) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+        let hash = u32::from_str_radix(parts.next()?, 16).ok()?;
+        parts.next().is_none().then_some(Self { nodes, quorum, hash })
+    }
+}
+
+impl fmt::Display for NodeList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{:08x}", self.nodes, self.quorum, self.hash)
+    }
+}
+
+/// The most lists that a client can have.
+const LISTS_MAX: usize = 2;
+
 /// The most characters of a prefix that are shown.
 const PREFIX_LEN_MAX: usize = 16;
 
 impl Agreement {
-    pub(crate) fn new(
-        nodes: u32,
-        quorum: u32,
-        max_ttl_ms: u32,
-        guard: bool,
-        prefix: &[u8],
-    ) -> Self {
+    pub(crate) fn new(lists: Vec<NodeList>, max_ttl_ms: u32, guard: bool, prefix: &[u8]) -> Self {
         Self {
-            nodes,
-            quorum,
+            lists,
             max_ttl: Duration::from_millis(max_ttl_ms.into()),
             restart_guard: guard,
             prefix: (!prefix.is_empty()).then(|| {
@@ -61,9 +92,10 @@ impl Agreement {
         let field = |letter: char| fields.clone().find_map(|field| field.strip_prefix(letter));
         let number = |letter| field(letter)?.parse::<u32>().ok();
         let mark = field('p')?;
+        let lists = fields.clone().filter_map(|field| field.strip_prefix('l'));
+        let lists: Option<Vec<_>> = lists.take(LISTS_MAX).map(NodeList::parse).collect();
         Some(Self {
-            nodes: number('n')?,
-            quorum: number('q')?,
+            lists: lists.filter(|lists| !lists.is_empty())?,
             max_ttl: Duration::from_millis(number('t')?.into()),
             restart_guard: match field('g')? {
                 "1" => true,
@@ -77,10 +109,11 @@ impl Agreement {
 
 impl fmt::Display for Agreement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { nodes, quorum, max_ttl, restart_guard, prefix } = self;
+        let Self { lists, max_ttl, restart_guard, prefix } = self;
         let (ttl, guard) = (max_ttl.as_millis(), u32::from(*restart_guard));
         let prefix = prefix.as_deref().unwrap_or_default();
-        write!(f, "n{nodes}:q{quorum}:t{ttl}:g{guard}:p{prefix}")
+        lists.iter().try_for_each(|list| write!(f, "l{list}:"))?;
+        write!(f, "t{ttl}:g{guard}:p{prefix}")
     }
 }
 
@@ -95,35 +128,57 @@ fn fnv(bytes: &[u8]) -> u32 {
 mod tests {
     use super::*;
 
+    fn list() -> NodeList {
+        NodeList::new(2, ["a:1", "b:1"].into_iter())
+    }
+
+    #[test]
+    fn the_order_of_nodes_makes_no_other_list() {
+        let list = |names: [&'static str; 2]| NodeList::new(2, names.into_iter());
+        assert_eq!(list(["a:1", "b:1"]), list(["b:1", "a:1"]));
+        assert_ne!(list(["a:1", "b:1"]), list(["a:1", "b:2"]));
+    }
+
     #[test]
     fn what_a_client_says_is_read_as_it_was_said_and_is_bounded() {
         for prefix in [&b""[..], b"eu:", "ü\n:*".repeat(999).as_bytes()] {
-            let said = Agreement::new(32, 17, u32::MAX, true, prefix);
+            let list = NodeList { nodes: 32, quorum: 17, hash: u32::MAX };
+            let said = Agreement::new(vec![list; 2], u32::MAX, true, prefix);
             let text = said.to_string();
             assert_eq!(Agreement::parse(text.split(':')), Some(said), "{text}");
             assert!(
-                text.len() <= 50 && text.bytes().all(|byte| (b'!'..=b'~').contains(&byte)),
+                text.len() <= 80 && text.bytes().all(|byte| (b'!'..=b'~').contains(&byte)),
                 "{text}"
             );
         }
         assert_eq!(
-            Agreement::new(5, 3, 30_000, false, b"eu:").to_string(),
-            "n5:q3:t30000:g0:p369f6cef.eu_"
+            Agreement::new(vec![list()], 30_000, false, b"eu:").to_string(),
+            "l2.2.12569edd:t30000:g0:p369f6cef.eu_"
         );
     }
 
     #[test]
     fn later_fields_are_ignored_and_with_one_missing_nothing_is_said() {
         let read = |text: &str| Agreement::parse(text.split(':'));
-        assert!(read("q3:z9:n5:g1:t30000:p:x").is_some());
-        for text in ["", "n5:q3:t30000:g1", "n5:q3:t30000:g2:p", "n5:q3:t-1:g1:p", "nodes=5"] {
+        assert!(read("z9:l5.3.0:g1:t30000:p:x").is_some());
+        for text in [
+            "",
+            "l5.3.0:t30000:g1",
+            "l5.3.0:t30000:g2:p",
+            "l5.3.0:t-1:g1:p",
+            "l5.3:t30000:g1:p",
+            "l5.3.0.0:t30000:g1:p",
+            "l5.3.x:t30000:g1:p",
+            "t30000:g1:p",
+            "nodes=5",
+        ] {
             assert_eq!(read(text), None, "{text}");
         }
     }
 
     #[test]
     fn prefixes_that_begin_alike_are_told_apart() {
-        let of = |prefix: &str| Agreement::new(5, 3, 1, true, prefix.as_bytes()).prefix;
+        let of = |prefix: &str| Agreement::new(vec![list()], 1, true, prefix.as_bytes()).prefix;
         assert_ne!(of("a-long-prefix-of-stock"), of("a-long-prefix-of-tills"));
         assert_ne!(of("a:"), of("a_"));
     }

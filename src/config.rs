@@ -11,7 +11,7 @@ use crate::address::{self, Address};
 use crate::checked::Checked;
 use crate::client_name::{self, Process};
 use crate::error::ConfigError;
-use crate::quorum::{Drift, NODES_MAX, NodeId, NodeMask, Quorum};
+use crate::quorum::{Drift, NodeMask, Quorum};
 use crate::retry::Retry;
 #[cfg(feature = "tls")]
 use crate::tls::Tls;
@@ -173,68 +173,6 @@ impl Config {
             tls: None,
             key_prefix: Vec::new(),
         })
-    }
-
-    /// The list of nodes that is to replace the present one. While it is set, this client needs a
-    /// quorum of each list for a lock. So it cannot hold a lock together with a client of either list.
-    /// A node of both lists is one node, and its vote counts in both.
-    ///
-    /// Never run clients of the present list alone beside clients of the next list alone: they can hold
-    /// one lock. `docs/servers.md` has the steps.
-    ///
-    /// It costs no round trip, and waits for the slower of the two quorums. The release wakes a waiter,
-    /// and does not hand it the lock.
-    ///
-    /// # Errors
-    ///
-    /// As [`new`](Self::new); the two lists may have 32 nodes together, and a node of both has the same
-    /// database in both.
-    pub fn next_nodes(
-        mut self,
-        nodes: impl IntoIterator<Item = impl AsRef<str>>,
-    ) -> Result<Self, ConfigError> {
-        let nodes = address::parse_list(nodes)?;
-        self.next_list = Some(self.place(nodes)?);
-        Ok(self)
-    }
-
-    /// The same settings with the lists of `other`. Nodes keep their places, also those that are in
-    /// neither list any more, and new nodes go behind them: [`Engine::set_nodes`](crate::Engine::set_nodes)
-    /// takes it.
-    ///
-    /// # Errors
-    ///
-    /// [`ConfigError::TooManyNodes`] for more than 32 nodes, those of earlier lists included, and as
-    /// [`next_nodes`](Self::next_nodes).
-    pub fn with_lists_of(&self, other: &Self) -> Result<Self, ConfigError> {
-        let of = |list: NodeMask| {
-            let nodes = other.nodes.iter().zip(NodeMask::first(NODES_MAX));
-            nodes.filter(move |(_, id)| list.contains(*id)).map(|(node, _)| node.clone())
-        };
-        let mut config = self.clone();
-        config.list = config.place(of(other.list))?;
-        config.next_list = other.next_list.map(|next| config.place(of(next))).transpose()?;
-        Ok(config)
-    }
-
-    /// Finds the places of these nodes, or gives them new ones.
-    fn place(&mut self, nodes: impl IntoIterator<Item = Address>) -> Result<NodeMask, ConfigError> {
-        let mut places = NodeMask::EMPTY;
-        for node in nodes {
-            let is_same = |other: &Address| other.endpoint() == node.endpoint();
-            let index = self.nodes.iter().position(is_same).unwrap_or(self.nodes.len());
-            match self.nodes.get(index) {
-                None => self.nodes.push(node),
-                // The same keys in another database are other locks.
-                Some(known) if known.database() != node.database() => {
-                    return Err(ConfigError::DuplicateNode { node: node.name().into() });
-                }
-                Some(_) => {}
-            }
-            let too_many = ConfigError::TooManyNodes { nodes: self.nodes.len() };
-            places.insert(NodeId::new(index).ok_or(too_many)?);
-        }
-        Ok(places)
     }
 
     /// How many nodes of each list must grant a lock. All clients of the same locks must agree on it.
@@ -491,12 +429,6 @@ impl Config {
     pub const fn local_turns(mut self, turns: u32) -> Self {
         self.local_turns = turns;
         self
-    }
-
-    /// The nodes, in order.
-    #[must_use]
-    pub fn nodes(&self) -> &[Address] {
-        &self.nodes
     }
 
     /// Checks what the setters could not. Every client passes its configuration through this check.

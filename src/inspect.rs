@@ -7,7 +7,7 @@
 //! status`, `ls` and `doctor` use these calls.
 
 pub use crate::address::{Address, Endpoint};
-pub use crate::agreement::Agreement;
+pub use crate::agreement::{Agreement, NodeList};
 pub use crate::client_name::{ClientId, ClientName};
 pub use crate::engine::happenings::notice::Notice;
 pub use crate::engine::locks::view::{NodeHealth, NodeState};

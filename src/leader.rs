@@ -85,8 +85,7 @@ impl Led {
         });
         let Some(&(ends_in, _)) = last else {
             let silent = votes.iter().filter(|(_, vote)| *vote == Vote::Silent);
-            let possible =
-                silent.fold(holders, |nodes, (node, _)| nodes.union(NodeMask::of(*node)));
+            let possible = silent.map(|(node, _)| *node).chain(holders).collect();
             return if has_quorum(possible) { Self::Unknown } else { Self::Nobody };
         };
         let claim = claim(answers, at, token);

@@ -124,6 +124,7 @@ mod error;
 mod histogram;
 mod key;
 mod leader;
+mod lists;
 mod node;
 mod options;
 mod plain;

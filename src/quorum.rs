@@ -178,6 +178,12 @@ impl Iterator for NodeMaskIter {
     }
 }
 
+impl FromIterator<NodeId> for NodeMask {
+    fn from_iter<I: IntoIterator<Item = NodeId>>(nodes: I) -> Self {
+        nodes.into_iter().fold(Self::EMPTY, |mask, node| mask.union(Self::of(node)))
+    }
+}
+
 impl IntoIterator for NodeMask {
     type Item = NodeId;
     type IntoIter = NodeMaskIter;
@@ -296,10 +302,10 @@ impl Electorate {
         if first > next { first } else { next }
     }
 
-    /// The number that clients announce: of one list its quorum, of two 100 times the next one, too. So
-    /// the doctor tells them apart.
-    pub(crate) const fn announced(&self) -> u32 {
-        self.first.quorum + 100 * self.next.quorum
+    /// The nodes of each list, and how many of their votes a lock needs.
+    pub(crate) fn lists(&self) -> impl Iterator<Item = (NodeMask, u32)> {
+        let lists = [self.first, self.next].into_iter().take(1 + usize::from(self.is_joint()));
+        lists.map(|list| (list.nodes, list.quorum))
     }
 
     /// Whether the number of votes decides, whatever their nodes.

@@ -119,7 +119,7 @@
 //! are handed over in most seeds |
 //! | the same on real servers that are killed, frozen, emptied, filled and demoted | eight processes that count under locks (`tests/run chaos`) |
 //! | several keys are held together or not at all, and no calls wait for each other in a circle | `src/engine/tests/sets.rs`, `tests/it/sets.rs`, the simulation; eight processes that move money between accounts (`tests/run chaos`) |
-//! | clients of two lists exclude those of either | `src/engine/tests/joint.rs`, `tests/it/exchange.rs`, the simulation |
+//! | clients of two lists exclude those of either, and clients go from one list to the next while they run | `src/engine/tests/{joint,exchange}.rs`, `tests/it/exchange.rs`, `cli/tests/it/exchange.rs`, the simulation |
 //! | a lock with slots has no more holders than slots; a writer is alone | `src/engine/tests/slots.rs`, `tests/it/slots.rs`, the simulation |
 //! | an answer counts for the request it answers, on its connection, and for nothing else | `src/engine/tests`, `tests/it/faulty_nodes.rs` |
 //! | a lease's remaining time is checked again just before the caller gets it | `src/engine/tests/acquiring.rs` |

@@ -4,10 +4,11 @@
 use std::time::Duration;
 
 use redbolt::Cause;
-use redbolt::inspect::Agreement;
+use redbolt::inspect::{Agreement, NodeList};
 use serde_json::{Value, json};
 
 use crate::examined::Examined;
+use crate::exchange::Step;
 use crate::fitness::{Check, Level};
 use crate::holders::{client_json, named};
 use crate::inspect::{Clients, SeenClient, Unlisted};
@@ -19,7 +20,7 @@ pub(crate) const SHOWN_MAX: usize = 20;
 /// The doctor's knowledge of the other clients.
 #[derive(Debug)]
 pub(crate) struct Agreed {
-    pub(crate) check: Check,
+    pub(crate) checks: Vec<Check>,
     pub(crate) differing: Vec<Differing>,
     seen: Clients,
 }
@@ -46,10 +47,13 @@ pub(crate) fn judge(seen: Clients, nodes: &[Examined]) -> Agreed {
     let is_guarded = !nodes.iter().all(|node| node.was_asked() && node.may_forget().is_none());
     let mut differing: Vec<Differing> =
         seen.others.iter().filter_map(|client| compare(client, &seen.own, is_guarded)).collect();
+    let step = Step::of(&seen);
     // The worst first; a sort keeps the order of the others.
     differing.sort_by_key(|differing| differing.level != Level::Unsafe);
     let (level, text) = verdict(&seen, &differing);
-    Agreed { check: Check { topic: "agreement", level, text }, differing, seen }
+    let mut checks = vec![Check { topic: "agreement", level, text }];
+    checks.extend(step.map(|step| step.check(seen.own.max_ttl)));
+    Agreed { checks, differing, seen }
 }
 
 /// How a client differs; `None` if it does not differ, or does not tell its settings.
@@ -71,14 +75,37 @@ fn compare(client: &SeenClient, own: &Agreement, is_guarded: bool) -> Option<Dif
         differ("prefix", false, prefix(theirs), prefix(own));
     } else {
         let (of, on) = (|count: u32| count.to_string(), |on| if on { "on" } else { "off" });
-        differ("nodes", true, of(theirs.nodes), of(own.nodes));
+        let (their_lists, own_lists) = (&theirs.lists, &own.lists);
+        let in_both = |is_same: fn(&NodeList, &NodeList) -> bool| {
+            their_lists.iter().any(|list| own_lists.iter().any(|own| is_same(list, own)))
+        };
+        let nodes = |lists: &[NodeList]| each(lists, |list| of(list.nodes));
+        // A name can be written in several ways, a number in one.
+        if in_both(|list, own| list.nodes == own.nodes) {
+            differ("lists", false, each(their_lists, shown), each(own_lists, shown));
+        } else {
+            differ("nodes", true, nodes(their_lists), nodes(own_lists));
+        }
         // Any two majorities of the same nodes have one node in common.
-        differ("quorum", false, of(theirs.quorum), of(own.quorum));
+        let quorum = |lists: &[NodeList]| each(lists, |list| of(list.quorum));
+        if !in_both(|list, own| list.quorum == own.quorum) {
+            differ("quorum", false, quorum(their_lists), quorum(own_lists));
+        }
         differ("max_ttl", is_guarded, exact(theirs.max_ttl), exact(own.max_ttl));
         let guard = |agreement: &Agreement| on(agreement.restart_guard).to_owned();
         differ("restart_guard", is_guarded, guard(theirs), guard(own));
     }
     (!settings.is_empty()).then(|| Differing { level, client: client.clone(), settings })
+}
+
+/// Something of the list of nodes, and of the next one.
+fn each(lists: &[NodeList], show: impl Fn(&NodeList) -> String) -> String {
+    lists.iter().map(show).collect::<Vec<_>>().join(" and next ")
+}
+
+/// `5 nodes (1a2b3c4d)`.
+fn shown(list: &NodeList) -> String {
+    format!("{} nodes ({:08x})", list.nodes, list.hash)
 }
 
 /// In the form of the option: `30s`.
@@ -153,6 +180,10 @@ fn remedy(setting: &str) -> &'static str {
             "name the same nodes to all, with --nodes: else two clients can hold one lock on \
              different nodes"
         }
+        "lists" => {
+            "while nodes are replaced or exchanged this is a step on the way; else write the same nodes, \
+             in the same way, for all"
+        }
         "quorum" => {
             "give all the same --quorum: locks are safe, but some can be had with fewer nodes"
         }
@@ -186,22 +217,26 @@ fn silent(seen: &Clients) -> usize {
 
 /// The settings, for people.
 fn words(agreement: &Agreement) -> String {
-    let Agreement { nodes, quorum, max_ttl, restart_guard, .. } = agreement;
+    let Agreement { lists, max_ttl, restart_guard, .. } = agreement;
     let guard = if *restart_guard { "on" } else { "off" };
     let prefix = prefix(agreement.prefix.as_deref());
     let ttl = exact(*max_ttl);
-    format!("{nodes} nodes, quorum {quorum}, max_ttl {ttl}, restart guard {guard}, prefix {prefix}")
+    let lists = each(lists, |list| format!("{} nodes, quorum {}", list.nodes, list.quorum));
+    format!("{lists}, max_ttl {ttl}, restart guard {guard}, prefix {prefix}")
 }
 
 /// The settings, for JSON.
 pub(crate) fn settings_json(agreement: &Agreement) -> Value {
     json!({
-        "nodes": agreement.nodes,
-        "quorum": agreement.quorum,
+        "lists": agreement.lists.iter().map(list_json).collect::<Vec<_>>(),
         "max_ttl_ms": ms(agreement.max_ttl),
         "restart_guard": agreement.restart_guard,
         "prefix": agreement.prefix,
     })
+}
+
+fn list_json(list: &NodeList) -> Value {
+    json!({"nodes": list.nodes, "quorum": list.quorum, "hash": format!("{:08x}", list.hash)})
 }
 
 impl Differing {

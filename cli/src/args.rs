@@ -1,12 +1,12 @@
 //! The command line as a value: the options that clap parses, and the text of `--help`.
 
 use std::ffi::OsString;
-use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use super::bench::BenchArgs;
 use super::duration::{duration, ttl, wait};
 use super::names::{Name, key_parser, pattern_parser, token_parser};
 
@@ -47,12 +47,15 @@ Exit codes:
   run and elect end with CMD's own code: 127 not found, 126 not runnable, 128+n killed by signal n";
 
 /// The options of every command, before or after its name.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Nodes and safety")]
 pub(crate) struct Global {
     /// The masters, comma-separated: redis://host:port, rediss://.. for TLS, unix:///path, host:port
     #[arg(long, global = true, value_name = "URL,..")]
     pub(crate) nodes: Option<String>,
+    /// The masters that are to replace them: a lock needs a quorum of both lists [default: none]
+    #[arg(long, global = true, value_name = "URL,..")]
+    pub(crate) next_nodes: Option<String>,
     /// Longest TTL that any client of these locks uses [default: 30s]
     #[arg(long, global = true, value_name = "D", value_parser = duration)]
     pub(crate) max_ttl: Option<Duration>,
@@ -68,8 +71,7 @@ pub(crate) struct Global {
     /// How far a node's clock may be from this machine's for a lock with --fence [default: 1s]
     #[arg(long, global = true, value_name = "D", value_parser = duration)]
     pub(crate) max_clock_skew: Option<Duration>,
-    /// How long the nodes remember the last fence of a lock [default: 24h, or as long as --max-ttl
-    /// needs]
+    /// How long the nodes remember the last fence of a lock [default: 24h, or what --max-ttl needs]
     #[arg(long, global = true, value_name = "D", value_parser = duration)]
     pub(crate) fence_ttl: Option<Duration>,
     /// Prefix of every key on the nodes
@@ -96,6 +98,9 @@ pub(crate) struct Global {
     /// Print one JSON object on stdout instead of text, also for an error
     #[arg(long, global = true)]
     pub(crate) json: bool,
+    /// The file that names the nodes, if no option and no variable does.
+    #[arg(skip)]
+    pub(crate) named_in: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -145,8 +150,7 @@ its memory while the sale goes on. With --nodes nothing is made to fail.
 
 Exit code 0 only if every piece was sold exactly once, else 1.
 
-Example:  redbolt demo
-          redbolt demo --no-lock     what happens without locks")]
+Example:  redbolt demo --no-lock     what happens without locks")]
 pub(crate) struct DemoArgs {
     /// Threads that sell, each with its own client
     #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u32).range(1..=64))]
@@ -521,43 +525,6 @@ pub(crate) struct DoctorArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Without nodes it measures on five embedded ones, which share this machine's processors.
-
-Example:  redbolt bench --mode throughput --in-flight 256 --seconds 5 --poll spin
-          redbolt bench --plot bench.svg
-          redbolt bench --json > saved.json     and later, with the same options:
-          redbolt bench --compare saved.json")]
-pub(crate) struct BenchArgs {
-    /// One lock at a time, or many at once
-    #[arg(
-        long,
-        value_name = "latency|throughput",
-        default_value = "latency",
-        hide_possible_values = true
-    )]
-    pub(crate) mode: Mode,
-    /// Operations under way at once, with --mode throughput [default: 64]
-    #[arg(long, value_name = "N")]
-    pub(crate) in_flight: Option<NonZeroUsize>,
-    /// Stop after this many cycles of acquire and release
-    #[arg(long, value_name = "N", conflicts_with = "seconds")]
-    pub(crate) iterations: Option<NonZeroU64>,
-    /// Stop after this many seconds [default: 3]
-    #[arg(long, value_name = "S")]
-    pub(crate) seconds: Option<f64>,
-    /// How to wait for answers: park sleeps, spin keeps one processor busy
-    #[arg(long, value_name = "spin|park", default_value = "park", hide_possible_values = true)]
-    pub(crate) poll: Polling,
-    /// Draw the times as SVG, and the throughput with 1 to 256 in flight (a quarter as long each)
-    #[arg(long, value_name = "FILE.svg")]
-    pub(crate) plot: Option<PathBuf>,
-    /// Print this run beside one that was saved with --json, and their ratio
-    #[arg(long, value_name = "FILE.json")]
-    pub(crate) compare: Option<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "\
 Passwords are not shown.
 
 The file has one line for each setting, named as its option:
@@ -585,16 +552,4 @@ pub(crate) enum Shell {
     Bash,
     Zsh,
     Fish,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Mode {
-    Latency,
-    Throughput,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Polling {
-    Spin,
-    Park,
 }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::thread;
 use std::time::Duration;
 
-use redbolt::inspect::{Endpoint, NodeState};
+use redbolt::inspect::{Address, Endpoint, NodeState};
 use redbolt::now;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
@@ -73,7 +73,7 @@ struct Found {
 fn look(global: &Global, args: &DoctorArgs) -> Result<Found, Failure> {
     let (client, config) = look::patient_client(global)?;
     let clients = Clients {
-        quorum: settings::quorum(global, &config)?,
+        lists: settings::quorums(global, &config)?,
         guard_is_on: global.restart_guard != Some(Switch::Off),
         max_ttl: settings::max_ttl(global),
         max_clock_skew: settings::max_clock_skew(global),
@@ -82,19 +82,19 @@ fn look(global: &Global, args: &DoctorArgs) -> Result<Found, Failure> {
     let asked_us = wall_us();
     let reports = examine(&client, args.key.as_ref().map_or(KEY, |key| &key.0))?;
     let others = inspect::clients(&client)?;
-    let logins = settings::logins(global);
+    let at = |index: usize| config.nodes().get(index);
     let nodes: Vec<Examined> = reports
         .iter()
         .enumerate()
         .map(|(index, report)| Examined {
-            has_login: logins.get(index).copied().unwrap_or(false),
-            is_local: config.nodes().get(index).is_some_and(|node| is_local(node.endpoint())),
+            has_login: global.password_file.is_some() || at(index).is_some_and(Address::has_login),
+            is_local: at(index).is_some_and(|node| is_local(node.endpoint())),
             ..examined(report, asked_us)
         })
         .collect();
     let agreed = agreement::judge(others, &nodes);
     let mut advice = advise(&nodes, &clients);
-    advice.checks.push(agreed.check.clone());
+    advice.checks.extend(agreed.checks.iter().cloned());
     Ok(Found { nodes, advice, clients, agreed })
 }
 
@@ -115,10 +115,12 @@ fn json(nodes: &[Examined], advice: &Advice, clients: &Clients, agreed: &Agreed)
             json!({"check": check.topic, "state": check.level.word(), "message": check.text})
         })
         .collect();
+    let quorum = |place: usize| clients.lists.get(place).map(|(_, quorum)| quorum);
     json!({
         "verdict": advice.verdict().word(),
         "nodes": list,
-        "quorum": clients.quorum,
+        "quorum": quorum(0),
+        "next_quorum": quorum(1),
         "checks": checks,
         "agreement": agreed.json(),
         "unsafe": of(Level::Unsafe),

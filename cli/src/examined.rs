@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redbolt::Cause;
-use redbolt::inspect::NodeState;
+use redbolt::inspect::{NodeMask, NodeState};
 
 /// The commands that release a lock. One of them is enough.
 pub(crate) const RELEASING: [&str; 3] = ["DELIFEQ", "DELEX", "EVAL"];
@@ -48,9 +48,10 @@ pub(crate) struct Examined {
 }
 
 /// The setup of the clients of the locks, as far as the options tell it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Clients {
-    pub(crate) quorum: usize,
+    /// The nodes of each list, and how many of their votes a lock needs.
+    pub(crate) lists: Vec<(NodeMask, usize)>,
     pub(crate) guard_is_on: bool,
     pub(crate) max_ttl: Duration,
     pub(crate) max_clock_skew: Duration,
@@ -150,7 +151,9 @@ pub(crate) mod samples {
     }
 
     pub(crate) fn clients(quorum: usize, guard_is_on: bool) -> Clients {
+        let nodes = (0..32).filter_map(redbolt::inspect::NodeId::new).collect();
+        let lists = vec![(nodes, quorum)];
         let (max_ttl, max_clock_skew) = (Duration::from_secs(30), Duration::from_secs(1));
-        Clients { quorum, guard_is_on, max_ttl, max_clock_skew, has_key: false }
+        Clients { lists, guard_is_on, max_ttl, max_clock_skew, has_key: false }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use redbolt::Cause;
-use redbolt::inspect::NodeState;
+use redbolt::inspect::{NodeId, NodeMask, NodeState};
 
 use crate::examined::{Clients, Examined};
 use crate::output::short;
@@ -53,7 +53,7 @@ const TESTED: [(&str, u32, u32); 2] = [("redis", 7, 0), ("valkey", 8, 1)];
 pub(crate) fn judge_set(nodes: &[Examined], clients: &Clients) -> Vec<Check> {
     let check = |topic, (level, text)| Check { topic, level, text };
     vec![
-        check(QUORUM, quorum(nodes, clients)),
+        check(QUORUM, quorums(nodes, clients)),
         check("persistence", persistence(nodes, clients)),
         check("guard", guard(nodes, clients)),
         check("clocks", clocks(nodes, clients)),
@@ -62,8 +62,21 @@ pub(crate) fn judge_set(nodes: &[Examined], clients: &Clients) -> Vec<Check> {
     ]
 }
 
-fn quorum(nodes: &[Examined], clients: &Clients) -> (Level, String) {
-    let (count, quorum) = (nodes.len(), clients.quorum);
+/// Judges the quorum of each list. The worst counts.
+fn quorums(nodes: &[Examined], clients: &Clients) -> (Level, String) {
+    let of = |&(list, votes): &(NodeMask, usize)| {
+        let ids = (0..).map_while(NodeId::new);
+        let of_list = nodes.iter().zip(ids).filter(|(_, id)| list.contains(*id));
+        quorum(&of_list.map(|(node, _)| node).collect::<Vec<_>>(), votes, clients)
+    };
+    let found: Vec<(Level, String)> = clients.lists.iter().map(of).collect();
+    let level = found.iter().map(|(level, _)| *level).max().unwrap_or(Level::Ok);
+    let texts: Vec<String> = found.into_iter().map(|(_, text)| text).collect();
+    (level, texts.join("; of the next list: "))
+}
+
+fn quorum(nodes: &[&Examined], quorum: usize, clients: &Clients) -> (Level, String) {
+    let count = nodes.len();
     let voting = nodes.iter().filter(|node| node.can_vote(clients.has_key)).count();
     let Some(spare) = voting.checked_sub(quorum) else {
         let denied =
@@ -76,7 +89,7 @@ fn quorum(nodes: &[Examined], clients: &Clients) -> (Level, String) {
             );
             return (Level::Unsafe, text);
         }
-        let mut waits: Vec<Duration> = nodes.iter().filter_map(quarantine).collect();
+        let mut waits: Vec<Duration> = nodes.iter().copied().filter_map(quarantine).collect();
         waits.sort_unstable();
         let remedy = match waits.get(quorum - voting - 1) {
             Some(wait) => format!("wait {} until enough restarted nodes may vote", short(*wait)),

@@ -23,6 +23,7 @@ mod doctor;
 mod duration;
 mod elect;
 mod examined;
+mod exchange;
 mod exit;
 mod extend;
 mod fitness;
@@ -43,6 +44,7 @@ pub mod plot;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod processes;
 mod progress;
+mod reload;
 mod remedy;
 mod run;
 mod session;

@@ -23,6 +23,7 @@ use crate::args::Global;
 use crate::exit::{Failure, LOST, SYSTEM};
 use crate::inspect::SeenLock;
 use crate::output::tell;
+use crate::reload::Reload;
 use crate::settings;
 use crate::signals::{ENDING, Signal, Signals, number};
 
@@ -35,6 +36,9 @@ pub(crate) const SHUTDOWN_LIMIT: Duration = Duration::from_secs(1);
 /// The wait between two attempts at a taken lock: this, and up to as much again at random.
 const RETRY_DELAY: Duration = Duration::from_millis(50);
 
+/// The tokens of a driver, for as many nodes as it can have.
+const TOKENS: usize = 33;
+
 const NODE_TIMEOUT: Duration = Duration::from_millis(50);
 
 pub(crate) struct Session {
@@ -43,6 +47,7 @@ pub(crate) struct Session {
     /// Whether the session prints notices about nodes on stderr as they come.
     pub(crate) is_telling: bool,
     pub(crate) config: Config,
+    reload: Option<Reload>,
     node_timeout: Duration,
     alarm: Alarm,
     poll: Poll,
@@ -70,19 +75,19 @@ impl Session {
     ) -> Result<Self, Failure> {
         let config = change(settings::config(global)?);
         let poll = Poll::new()?;
-        let node_count = config.nodes().len();
-        let waker = Arc::new(Waker::new(poll.registry(), Token(node_count + 1))?);
+        let waker = Arc::new(Waker::new(poll.registry(), Token(TOKENS))?);
         let signals = Signals::watch(signals, move || {
             // A poll that cannot be woken still ends at its next deadline.
             let _ = waker.wake();
         })?;
-        let mut driver = Driver::new(config.clone(), poll.registry(), 0..node_count + 1)?;
+        let mut driver = Driver::new(config.clone(), poll.registry(), 0..TOKENS)?;
         driver.drive();
         Ok(Self {
             driver,
             signals,
             is_telling: false,
             config,
+            reload: Reload::of(global),
             node_timeout: node_timeout(global),
             alarm: Alarm::new()?,
             poll,
@@ -99,7 +104,8 @@ impl Session {
 
     /// Waits for the nodes, a signal, or `until`, without driving.
     pub(crate) fn wait(&self, until: Option<Instant>) -> Result<(), Failure> {
-        let deadline = [until, self.driver.next_deadline()].into_iter().flatten().min();
+        let look = self.reload.as_ref().map(|reload| reload.due);
+        let deadline = [until, self.driver.next_deadline(), look].into_iter().flatten().min();
         Ok(self.alarm.wait(self.poll.registry().as_fd(), deadline)?)
     }
 
@@ -112,6 +118,9 @@ impl Session {
         }
         for event in &self.events {
             self.driver.ready(event);
+        }
+        if let Some(reload) = &mut self.reload {
+            reload.look(&mut self.driver);
         }
         self.driver.drive();
         if self.is_telling {

@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use redbolt::inspect::NodeMask;
 use redbolt::{Config, Quorum, RestartGuard};
 
 use crate::args::{Global, Switch};
@@ -33,19 +34,15 @@ pub(crate) fn config(global: &Global) -> Result<Config, Failure> {
 
 /// The configuration of a command that knows its nodes, comma-separated.
 pub(crate) fn config_of(global: &Global, nodes: &str) -> Result<Config, Failure> {
-    let nodes = nodes.trim();
-    let list = nodes.split(',').filter(|_| !nodes.is_empty());
-    if list.clone().any(|node| node.trim().contains([' ', ';']) && !node.contains("unix://")) {
-        return Err(Failure::usage(
-            "addresses are separated by commas: redis://HOST:PORT,redis://HOST:PORT",
-        ));
+    let mut config = Config::new(list(nodes)?)?.client_name(PROGRAM);
+    if let Some(nodes) = &global.next_nodes {
+        config = config.next_nodes(list(nodes)?)?;
     }
-    let mut config = Config::new(list)?.client_name(PROGRAM);
     if let Some(votes) = global.quorum {
         config = config.quorum(Quorum::AtLeast(votes));
     }
     // Checked here too, so that a mistake shows before anything is opened.
-    quorum(global, &config)?;
+    quorums(global, &config)?;
     if let Some(ttl) = global.max_ttl {
         config = config.max_ttl(ttl);
     }
@@ -79,6 +76,18 @@ pub(crate) fn config_of(global: &Global, nodes: &str) -> Result<Config, Failure>
         return Err(Failure::usage("--user needs --password-file"));
     }
     with_tls(global, config)
+}
+
+/// The addresses of a list.
+fn list(nodes: &str) -> Result<impl Iterator<Item = &str>, Failure> {
+    let nodes = nodes.trim();
+    let list = nodes.split(',').filter(|_| !nodes.is_empty());
+    if list.clone().any(|node| node.trim().contains([' ', ';']) && !node.contains("unix://")) {
+        return Err(Failure::usage(
+            "addresses are separated by commas: redis://HOST:PORT,redis://HOST:PORT",
+        ));
+    }
+    Ok(list)
 }
 
 /// The longest TTL that any client uses.
@@ -125,18 +134,12 @@ fn with_tls(global: &Global, config: Config) -> Result<Config, Failure> {
     Ok(config.tls(tls))
 }
 
-/// For each node, whether the client logs in with a user or a password.
-pub(crate) fn logins(global: &Global) -> Vec<bool> {
-    let nodes = global.nodes.as_deref().unwrap_or_default();
-    let has_file = global.password_file.is_some();
-    nodes.split(',').map(|node| has_file || node.contains('@')).collect()
-}
-
-/// How many votes the options ask for.
-pub(crate) fn quorum(global: &Global, config: &Config) -> Result<usize, Failure> {
+/// The nodes of each list, and how many of their votes the options ask for.
+pub(crate) fn quorums(global: &Global, config: &Config) -> Result<Vec<(NodeMask, usize)>, Failure> {
     let quorum = global.quorum.map_or(Quorum::Majority, Quorum::AtLeast);
-    let votes = quorum.votes(config.nodes().len())?;
-    Ok(usize::try_from(votes).unwrap_or(usize::MAX))
+    let count = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
+    let votes = |nodes: NodeMask| Ok((nodes, count(quorum.votes(count(nodes.count()))?)));
+    config.lists().map(votes).collect()
 }
 
 /// Refuses options that need TLS.

@@ -4,7 +4,6 @@
 //! `REDBOLT_MAX_TTL` in the environment.
 
 use std::ffi::OsString;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{env, fs};
@@ -48,6 +47,10 @@ pub(crate) struct Origins {
 }
 
 impl Setting {
+    fn names_nodes(&self) -> bool {
+        matches!(self.name, "nodes" | "next-nodes")
+    }
+
     pub(crate) fn variable(&self) -> String {
         format!("REDBOLT_{}", self.name.replace('-', "_").to_uppercase())
     }
@@ -72,8 +75,9 @@ macro_rules! setting {
     };
 }
 
-pub(crate) const SETTINGS: [Setting; 13] = [
+pub(crate) const SETTINGS: [Setting; 14] = [
     setting!("nodes", "", nodes, Ok::<_, String>, |nodes| without_passwords(nodes)),
+    setting!("next-nodes", "", next_nodes, Ok::<_, String>, |nodes| without_passwords(nodes)),
     setting!("max-ttl", "30s", max_ttl, time, shown_time),
     setting!("restart-guard", "on", restart_guard, switch, shown_switch),
     setting!("quorum", "more than half", quorum, count, usize::to_string),
@@ -125,11 +129,16 @@ fn shown_path(path: &Path) -> String {
 
 /// Fills the settings of `global` that no option has from the environment and the file.
 pub(crate) fn fill(global: &mut Global) -> Result<Origins, Failure> {
-    if global.nodes.as_deref().is_some_and(|nodes| nodes.split(',').any(has_password)) {
-        return Err(Failure::usage(
-            "--nodes holds a password, which ps shows to other users: name the nodes in REDBOLT_NODES or \
-             in the file of redbolt config, or the password with --password-file",
-        ));
+    let lists =
+        [("nodes", "NODES", &global.nodes), ("next-nodes", "NEXT_NODES", &global.next_nodes)];
+    for (option, variable, nodes) in lists {
+        if nodes.as_deref().is_some_and(|nodes| nodes.split(',').any(has_password)) {
+            return Err(Failure::usage(format!(
+                "--{option} holds a password, which ps shows to other users: name the nodes in \
+                 REDBOLT_{variable} or in the file of redbolt config, or the password with \
+                 --password-file",
+            )));
+        }
     }
     let (file, mut table) = read(global)?.unzip();
     let mut sources = Vec::with_capacity(SETTINGS.len());
@@ -155,7 +164,24 @@ pub(crate) fn fill(global: &mut Global) -> Result<Origins, Failure> {
             format!("{}: there is no {key}; there are {}", file.display(), names.join(", "));
         return Err(Failure::usage(message));
     }
+    let is_named = SETTINGS.iter().zip(&sources).all(|(setting, source)| {
+        !setting.names_nodes() || matches!(source, Source::File | Source::Default)
+    });
+    global.named_in = file.clone().filter(|_| is_named && global.nodes.is_some());
     Ok(Origins { file, sources })
+}
+
+/// Reads again which nodes the file names; the other settings stay.
+pub(crate) fn renamed(global: &Global, file: &Path) -> Result<Global, Failure> {
+    let mut found = Global { nodes: None, next_nodes: None, ..global.clone() };
+    let (file, mut table) = (Some(file.to_owned()), Some(table_of(file)?));
+    for setting in SETTINGS.iter().filter(|setting| setting.names_nodes()) {
+        if let Some((place, text)) = take(setting, &file, &mut table)? {
+            (setting.put)(&mut found, text)
+                .map_err(|why| Failure::usage(format!("{place}: {why}")))?;
+        }
+    }
+    Ok(found)
 }
 
 /// The value of a variable; an empty one counts as none.
@@ -208,22 +234,26 @@ fn read(global: &Global) -> Result<Option<(PathBuf, Table)>, Failure> {
         .clone()
         .or_else(|| env::var_os(FILE_VARIABLE).filter(|file| !file.is_empty()).map(PathBuf::from));
     let Some(file) = named.clone().or_else(usual_file) else { return Ok(None) };
-    let text = match fs::read_to_string(&file) {
-        Err(error) if named.is_none() && error.kind() == ErrorKind::NotFound => return Ok(None),
-        text => text,
-    };
+    // One that may not be looked at is an error behind this.
+    if named.is_none() && fs::exists(&file).is_ok_and(|is_there| !is_there) {
+        return Ok(None);
+    }
+    let table = table_of(&file)?;
+    Ok(Some((file, table)))
+}
+
+fn table_of(file: &Path) -> Result<Table, Failure> {
     let wrong = |why: String| Failure::usage(format!("{}: {why}", file.display()));
-    let text = text.map_err(|error| wrong(error.to_string()))?;
+    let text = fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
     // The error's own text would show the line, which may hold a password.
-    let table = text.parse::<Table>().map_err(|error| {
+    text.parse::<Table>().map_err(|error| {
         let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
         wrong(format!(
             "line {}: {}",
             before.lines().count().max(1),
             error.message().replace('\n', " ")
         ))
-    })?;
-    Ok(Some((file, table)))
+    })
 }
 
 /// The file is not in the working directory: a command that runs elsewhere would then have other

@@ -1,9 +1,10 @@
 //! The parts of an engine.
 
-use super::exchange::Exchange;
 use super::locks::core::Locks;
 use super::sets::Sets;
 use super::wait::Waiting;
+use crate::quorum::Electorate;
+use crate::time::Instant;
 
 /// A Redlock client without its sockets. See the [module](crate::engine) for how to drive it.
 pub struct Engine {
@@ -16,4 +17,15 @@ pub struct Engine {
     pub(super) is_acting: bool,
     /// A frame or message from a node, while the engine works on it.
     pub(super) frame: Vec<u8>,
+}
+
+/// The change of lists that is to come, and the last one.
+#[derive(Debug, Default)]
+pub(super) struct Exchange {
+    /// The lists to come, and how many transfers there may be in a row then.
+    pub(super) wanted: Option<(Electorate, u8)>,
+    /// When the present lists may be left; `None` if the client began with them.
+    pub(super) settled_at: Option<Instant>,
+    /// The names or the lists of nodes have changed since they were last taken.
+    pub(super) is_changed: bool,
 }

@@ -7,9 +7,8 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use super::core::Engine;
+use super::core::{Engine, Exchange};
 use super::event::{Connection, Event};
-use super::exchange::Exchange;
 #[cfg(feature = "metrics")]
 use super::happenings::Happening;
 use super::happenings::notice::Notice;
@@ -49,7 +48,7 @@ impl Engine {
         let client_id = ClientId::new(client_id);
         let names: Arc<[_]> = config.nodes.iter().map(|address| address.name().into()).collect();
         let name = name_of(config, client_id);
-        let agreement = Some(settings.agreement(&config.key_prefix));
+        let agreement = Some(settings.agreement(&names, &config.key_prefix));
         let told = ClientName { agreement, ..name.clone() };
         let nodes = nodes_of(config, 0, (client_id, &told.to_string()), now);
         let nodes = Nodes::new(nodes, names, (settings.admission, &settings.electorate), now);
@@ -365,6 +364,9 @@ impl Engine {
         let now = self.locks.now(now);
         if self.locks.nodes.needs_care(now) {
             self.look_after_nodes(now);
+        }
+        if self.is_exchanging() {
+            self.exchange_if_ready(now);
         }
         while let Some((index, judged_at)) = self.locks.ops.first_judged() {
             if rules::has_time_left(judged_at, now.attended) {

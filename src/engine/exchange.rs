@@ -17,21 +17,10 @@ use super::locks::timers::Timer;
 use crate::config::Config;
 use crate::error::{Cause, ConfigError};
 use crate::node::Now;
-use crate::quorum::{Electorate, NodeId};
+use crate::quorum::{Electorate, NodeId, NodeMask};
 use crate::rules;
 use crate::slab::SlotIndex;
 use crate::time::Instant;
-
-/// The change of lists that is to come, and the last one.
-#[derive(Debug, Default)]
-pub(super) struct Exchange {
-    /// The lists to come, and how many transfers there may be in a row then.
-    wanted: Option<(Electorate, u8)>,
-    /// When the present lists may be left; `None` if the client began with them.
-    settled_at: Option<Instant>,
-    /// The names or the lists of nodes have changed since they were last taken.
-    is_changed: bool,
-}
 
 impl Engine {
     /// Changes the lists of nodes. `config` is the configuration of this engine
@@ -80,7 +69,7 @@ impl Engine {
         is_changed.then(|| (names(), self.locks.settings.electorate))
     }
 
-    /// A node has changed, or time has passed: the lists to come may decide from now on.
+    /// In each pass: the lists to come decide from now on, if their nodes are ready.
     #[cold]
     pub(super) fn exchange_if_ready(&mut self, now: Now) {
         let Some((electorate, in_row)) = self.exchange.wanted else { return };
@@ -106,7 +95,7 @@ impl Engine {
     /// No lease of the lists before the present ones is left.
     #[cold]
     pub(super) fn lists_settled(&mut self, now: Now) {
-        let coming = self.exchange.wanted.map_or(Default::default(), |(lists, _)| lists.nodes());
+        let coming = self.exchange.wanted.map_or(NodeMask::EMPTY, |(lists, _)| lists.nodes());
         let left = self.locks.nodes.every().without(self.locks.nodes.all()).without(coming);
         for id in left {
             self.drop_connection(id, Cause::Unlisted, now);
@@ -118,14 +107,17 @@ impl Engine {
         for id in self.locks.nodes.every() {
             self.refresh(id, now);
         }
-        self.exchange_if_ready(now);
     }
 }
 
 impl Locks {
     /// The client's name at the nodes, with the settings on which clients must agree.
     fn told_name(&self) -> String {
-        format!("{}:{}", self.own_name, self.settings.agreement(self.prefix.as_bytes()))
+        format!(
+            "{}:{}",
+            self.own_name,
+            self.settings.agreement(self.nodes.names(), self.prefix.as_bytes())
+        )
     }
 
     /// From now on these lists decide on what begins. Returns the leases that the engine keeps alive.

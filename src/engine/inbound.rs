@@ -268,9 +268,6 @@ impl Engine {
         if self.locks.nodes.refresh(id) && !self.locks.awaiting.is_empty() {
             self.settle_awaiting(id, now);
         }
-        if self.is_exchanging() {
-            self.exchange_if_ready(now);
-        }
     }
 
     /// Ends a node's connection from this side.

@@ -200,7 +200,8 @@ impl Engine {
 
     /// The client's id, and the settings that all clients of the same locks must share.
     pub(crate) fn identity(&self) -> (ClientId, Agreement) {
-        let agreement = self.locks.settings.agreement(self.locks.prefix.as_bytes());
+        let agreement =
+            self.locks.settings.agreement(self.locks.nodes.names(), self.locks.prefix.as_bytes());
         (self.locks.client_id, agreement)
     }
 

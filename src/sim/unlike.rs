@@ -159,8 +159,7 @@ impl Plan {
 
 /// The nodes of a mask.
 fn mask(bits: u32) -> NodeMask {
-    let nodes = (0..).map_while(NodeId::new).filter(|node| bits >> node.index() & 1 == 1);
-    nodes.map(NodeMask::of).fold(NodeMask::EMPTY, NodeMask::union)
+    (0..).map_while(NodeId::new).filter(|node| bits >> node.index() & 1 == 1).collect()
 }
 
 impl World {

@@ -1,5 +1,6 @@
 //! `redbolt bench`: acquire and release on fresh keys, one at a time or many at once.
 
+mod args;
 mod compare;
 mod counts;
 mod drawing;
@@ -10,7 +11,9 @@ mod report;
 mod setup;
 mod throughput;
 
-use crate::args::{BenchArgs, Global, Mode, Polling};
+pub(crate) use self::args::BenchArgs;
+use self::args::{Mode, Polling};
+use crate::args::Global;
 use crate::exit::Failure;
 use crate::progress::Progress;
 use compare::Saved;

@@ -4,7 +4,8 @@ use redbolt::{Config, IdleStrategy};
 use redbolt_embedded::Nodes;
 use serde_json::{Value, json};
 
-use crate::args::{BenchArgs, Global, Mode, Polling};
+use super::args::{BenchArgs, Mode, Polling};
+use crate::args::Global;
 use crate::exit::Failure;
 use crate::output::note;
 use crate::settings;
@@ -27,7 +28,10 @@ impl Setup {
         in_flight: usize,
         is_embedded: bool,
     ) -> Result<Self, Failure> {
-        let (node_count, quorum) = (config.nodes().len(), settings::quorum(global, config)?);
+        let node_count = config.nodes().len();
+        // Of two lists, the larger quorum.
+        let quorums = settings::quorums(global, config)?;
+        let quorum = quorums.into_iter().map(|(_, quorum)| quorum).max().unwrap_or_default();
         Ok(Self { node_count, quorum, in_flight, mode: args.mode, poll: args.poll, is_embedded })
     }
 

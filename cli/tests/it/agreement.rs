@@ -99,7 +99,7 @@ fn where_two_clients_could_hold_one_lock_the_doctor_calls_it_unsafe() {
     let _less = client(less, |config| config);
     let report = doctor(&servers, &["--json"]).expect(78).json();
     assert_eq!(agreement(&report)["state"], "unsafe", "{report}");
-    assert_eq!(report["agreement"]["differ"][0]["settings"]["nodes"], 2, "{report}");
+    assert_eq!(report["agreement"]["differ"][0]["settings"]["lists"][0]["nodes"], 2, "{report}");
     let said = report["unsafe"][0].to_string();
     assert!(
         said.contains("agreement: 1 of 1 other clients differ") && said.contains("--nodes"),

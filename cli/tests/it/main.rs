@@ -8,6 +8,7 @@ mod doctor;
 mod elect;
 #[cfg(target_os = "linux")]
 mod escapes;
+mod exchange;
 mod fences;
 mod force;
 mod holders;

@@ -26,8 +26,9 @@ fn setting(report: &Value, key: &str) -> Value {
 }
 
 /// For each setting two values, as users write them.
-const VALUES: [(&str, &str, &str); 13] = [
+const VALUES: [(&str, &str, &str); 14] = [
     ("nodes", "h:1,h:2,h:3", "g:1,g:2,g:3"),
+    ("next-nodes", "i:1,i:2,i:3", "j:1,j:2,j:3"),
     ("max-ttl", "31s", "1m1s"),
     ("restart-guard", "off", "on"),
     ("quorum", "3", "2"),
@@ -136,7 +137,7 @@ fn a_wrong_value_is_told_with_its_place_and_without_a_secret() {
             "max_ttl = '30s'",
             &[],
             &[],
-            "config.toml: there is no max_ttl; there are nodes, max-ttl,",
+            "config.toml: there is no max_ttl; there are nodes, next-nodes, max-ttl,",
         ),
         ("\nnodes = 'redis://u:s3cret@h", &[], &[], "config.toml: line 2: "),
         ("", &[("REDBOLT_CONFIG", "/nope")], &[], "/nope: No such file"),

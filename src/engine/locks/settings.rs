@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use super::slot::Slot;
-use crate::agreement::Agreement;
+use crate::agreement::{Agreement, NodeList};
 use crate::checked::Checked;
 use crate::client_name::{ClientId, ClientName};
 use crate::config::{Config, RestartGuard};
 use crate::node::{AdmissionRules, ChannelName, Login, Node, Timeouts};
-use crate::quorum::{Drift, Electorate};
+use crate::quorum::{Drift, Electorate, NodeMask};
 use crate::retry::Retry;
 use crate::time::{Instant, nanos};
 
@@ -94,15 +94,14 @@ impl Settings {
     }
 
     /// The settings that all clients of the same locks must share.
-    pub(in crate::engine) fn agreement(&self, prefix: &[u8]) -> Agreement {
+    pub(in crate::engine) fn agreement(&self, names: &[Box<str>], prefix: &[u8]) -> Agreement {
         let guard = self.admission.guard == RestartGuard::On;
-        Agreement::new(
-            self.electorate.nodes().count(),
-            self.electorate.announced(),
-            self.max_ttl_ms,
-            guard,
-            prefix,
-        )
+        let list = |(nodes, quorum): (NodeMask, u32)| {
+            let names = nodes.into_iter().filter_map(|id| names.get(id.index()));
+            NodeList::new(quorum, names.map(AsRef::as_ref))
+        };
+        let lists = self.electorate.lists().map(list).collect();
+        Agreement::new(lists, self.max_ttl_ms, guard, prefix)
     }
 }
 

@@ -22,8 +22,7 @@ impl Nodes {
 
     /// The nodes that could vote now, in the lists or not.
     pub(in crate::engine) fn able(&self) -> NodeMask {
-        let able = self.every().into_iter().filter(|&id| self.at(id).can_vote());
-        able.fold(NodeMask::EMPTY, |mask, id| mask.union(NodeMask::of(id)))
+        self.every().into_iter().filter(|&id| self.at(id).can_vote()).collect()
     }
 
     /// From now on these lists decide. The caller refreshes every node.

@@ -1,0 +1,55 @@
+//! The options of `redbolt bench`.
+
+use std::num::{NonZeroU64, NonZeroUsize};
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Without nodes it measures on five embedded ones, which share this machine's processors.
+
+Example:  redbolt bench --mode throughput --in-flight 256 --seconds 5 --poll spin
+          redbolt bench --plot bench.svg
+          redbolt bench --json > saved.json     and later, with the same options:
+          redbolt bench --compare saved.json")]
+pub(crate) struct BenchArgs {
+    /// One lock at a time, or many at once
+    #[arg(
+        long,
+        value_name = "latency|throughput",
+        default_value = "latency",
+        hide_possible_values = true
+    )]
+    pub(crate) mode: Mode,
+    /// Operations under way at once, with --mode throughput [default: 64]
+    #[arg(long, value_name = "N")]
+    pub(crate) in_flight: Option<NonZeroUsize>,
+    /// Stop after this many cycles of acquire and release
+    #[arg(long, value_name = "N", conflicts_with = "seconds")]
+    pub(crate) iterations: Option<NonZeroU64>,
+    /// Stop after this many seconds [default: 3]
+    #[arg(long, value_name = "S")]
+    pub(crate) seconds: Option<f64>,
+    /// How to wait for answers: park sleeps, spin keeps one processor busy
+    #[arg(long, value_name = "spin|park", default_value = "park", hide_possible_values = true)]
+    pub(crate) poll: Polling,
+    /// Draw the times as SVG, and the throughput with 1 to 256 in flight (a quarter as long each)
+    #[arg(long, value_name = "FILE.svg")]
+    pub(crate) plot: Option<PathBuf>,
+    /// Print this run beside one that was saved with --json, and their ratio
+    #[arg(long, value_name = "FILE.json")]
+    pub(crate) compare: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Mode {
+    Latency,
+    Throughput,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Polling {
+    Spin,
+    Park,
+}
