@@ -308,6 +308,11 @@ impl Electorate {
         lists.map(|list| (list.nodes, list.quorum))
     }
 
+    /// The first list alone, where there may be votes of other nodes, too.
+    pub(crate) fn first_alone(self) -> Self {
+        Self { next: List::NONE, takes_any: false, ..self }
+    }
+
     /// Whether the number of votes decides, whatever their nodes.
     pub(crate) const fn takes_any(&self) -> bool {
         self.takes_any

@@ -20,6 +20,21 @@ rules! { VOTES:
     /// Of two lists, a lock needs a majority of all nodes together.
     ListsCountedTogether => NoQuorum { together }
 
+    /// Of two lists, an extension needs a quorum of each.
+    fn lists_of_extension(each: Electorate, first: Electorate) -> Electorate { each }
+    /// Of two lists, an extension needs a quorum of the first.
+    ExtendedByOneList => NoGround { first }
+
+    /// Of two lists, a quorum of each accepts a fence.
+    fn lists_of_fence(each: Electorate, first: Electorate) -> Electorate { each }
+    /// Of two lists, a quorum of the first accepts a fence.
+    FencedByOneList => ByTest { first }
+
+    /// A client of two lists hands no lock over.
+    fn transfers_between_lists(none: u8, usual: u8) -> u8 { none }
+    /// A client of two lists hands locks over as always.
+    HandedOverBetweenLists => ByTest { usual }
+
     /// Only a node that said so has granted.
     fn grants(granted: NodeMask, unknown: NodeMask) -> NodeMask { granted }
     /// An unknown vote counts as a granted one.

@@ -404,7 +404,8 @@ impl Locks {
         tally.yes = rules::votes_of_extension(tally.yes, slot.votes());
         let is_former = rules::by_former_lists(self.ops.at(index).is_former, slot.is_former());
         let electorate = if is_former { &self.settings.former } else { &self.settings.electorate };
-        match tally.decide(electorate) {
+        let electorate = rules::lists_of_extension(*electorate, electorate.first_alone());
+        match tally.decide(&electorate) {
             Decision::Open => {}
             Decision::Won => {
                 let (new_deadline, kind) =

@@ -109,7 +109,8 @@ impl Locks {
         let index = self.slots.at(slot_index).op?;
         let round = self.ops.at(index).round;
         let unheard = round.open().union(round.awaited);
-        let electorate = *self.settings.electorate_of(self.slots.at(slot_index));
+        let lists = self.settings.electorate_of(self.slots.at(slot_index));
+        let electorate = rules::lists_of_fence(*lists, lists.first_alone());
         let fencing = self.slots.fences.of_mut(slot_index)?;
         match fencing.judge(&electorate, unheard) {
             FenceProgress::Fenced => {

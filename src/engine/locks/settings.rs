@@ -10,6 +10,7 @@ use crate::config::{Config, RestartGuard};
 use crate::node::{AdmissionRules, ChannelName, Login, Node, Timeouts};
 use crate::quorum::{Drift, Electorate, NodeMask};
 use crate::retry::Retry;
+use crate::rules;
 use crate::time::{Instant, nanos};
 
 /// How many transfers there may be in a row, if the configuration sets no number.
@@ -108,9 +109,10 @@ impl Settings {
 /// How many transfers there may be in a row. A client of one list alone could not tell whether a quorum of
 /// both holds the lock.
 pub(in crate::engine) fn transfers_in_row(config: &Config) -> u8 {
+    let usual = config.transfers_in_row.unwrap_or(TRANSFERS_IN_ROW);
     match config.next_list {
-        Some(_) => 0,
-        None => config.transfers_in_row.unwrap_or(TRANSFERS_IN_ROW),
+        Some(_) => rules::transfers_between_lists(0, usual),
+        None => usual,
     }
 }
 

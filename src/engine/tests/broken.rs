@@ -14,6 +14,7 @@ use super::fencing::{
     a_clock_that_was_set_right_votes_at_the_next_attempt,
     a_grant_that_is_taken_back_is_made_up_for_by_another,
     an_accept_of_a_node_that_is_no_master_does_not_count,
+    of_two_lists_a_quorum_of_each_accepts_a_fence,
     the_next_number_is_above_the_clients_own_last_fence,
 };
 use super::handing::{
@@ -35,6 +36,7 @@ use super::healing::{
     an_answer_that_comes_after_its_round_does_not_count_in_the_next,
     the_release_goes_behind_a_set_that_gives_the_token_again,
 };
+use super::joint::no_lock_is_handed_over_between_clients_that_may_have_other_lists;
 use super::ownership::a_lease_is_given_away_once_every_node_has_answered_its_extension;
 use super::patience::a_node_that_left_since_one_was_tried_first_is_not_written_to;
 use super::releasing::{
@@ -80,6 +82,12 @@ use crate::rules::{Kind, Mutant, run_with};
 
 /// Each rule with its test, in the order of the rules.
 const TESTS: &[(Mutant, fn())] = &[
+    // Clients of the lists before and behind are not in one seed.
+    (Mutant::FencedByOneList, of_two_lists_a_quorum_of_each_accepts_a_fence),
+    (
+        Mutant::HandedOverBetweenLists,
+        no_lock_is_handed_over_between_clients_that_may_have_other_lists,
+    ),
     // It needs a role change between the two rounds of one attempt.
     (Mutant::DistrustedAcceptCounts, an_accept_of_a_node_that_is_no_master_does_not_count),
     // The counter refuses it: it costs a round trip for nothing.

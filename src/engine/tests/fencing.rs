@@ -13,8 +13,13 @@ fn rig_with(skews: &[i64]) -> Rig {
 }
 
 fn rig_of(skews: &[i64], change: impl FnOnce(Config) -> Config) -> Rig {
+    rig_of_lists(skews.len(), skews, change)
+}
+
+/// Of these nodes, so many are in the first list.
+fn rig_of_lists(first: usize, skews: &[i64], change: impl FnOnce(Config) -> Config) -> Rig {
     let mut rig =
-        Rig::unconnected(skews.len(), |config| change(config.restart_guard(RestartGuard::On)));
+        Rig::of(first, skews.len(), |config| change(config.restart_guard(RestartGuard::On)));
     rig.engine.set_wall_clock(WALL, rig.now);
     for (index, skew) in skews.iter().enumerate() {
         let time = WALL.checked_add_signed(*skew).unwrap();
@@ -62,6 +67,26 @@ fn a_quorum_of_accepts_gives_the_fence_in_one_round() {
     rig.answer(2, ":1\r\n");
     let lease = rig.locked();
     assert_eq!(rig.engine.fence(lease), Some(WALL));
+}
+
+#[test]
+pub(super) fn of_two_lists_a_quorum_of_each_accepts_a_fence() {
+    let next = |config: Config| config.next_nodes(["n:3", "n:4", "n:5"]).unwrap();
+    let mut rig = rig_of_lists(3, &[0; 5], next);
+    begin(&mut rig);
+    rig.answer_all(0..2, ":1\r\n");
+    let counter = (WALL + 7).to_string();
+    for index in 3..5 {
+        rig.answer(index, &format!("${}\r\n{counter}\r\n", counter.len()));
+    }
+    assert!(rig.lock_result().is_none(), "the next list has not accepted the number");
+    rig.answer(2, ":1\r\n");
+    for index in 0..5 {
+        assert_eq!(number(&mut rig, index), WALL + 8);
+    }
+    rig.answer_all(1..4, ":1\r\n");
+    let lease = rig.locked();
+    assert_eq!(rig.engine.fence(lease), Some(WALL + 8));
 }
 
 #[test]

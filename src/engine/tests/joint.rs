@@ -88,7 +88,7 @@ fn a_lease_is_lost_when_no_quorum_of_one_list_holds_it() {
 }
 
 #[test]
-fn no_lock_is_handed_over_between_clients_that_may_have_other_lists() {
+pub(super) fn no_lock_is_handed_over_between_clients_that_may_have_other_lists() {
     let config = Config::new(["n:1", "n:2"]).unwrap().transfers_in_row(16);
     let in_row = |config: Config| {
         let engine = Engine::new(&config, [7; 32], Instant::default()).unwrap();
