@@ -30,7 +30,7 @@ impl Config {
     }
 
     /// The same settings with the lists of `other`. Nodes keep their places, also those that are in
-    /// neither list any more, and new nodes go behind them: [`Engine::set_nodes`](crate::Engine::set_nodes)
+    /// neither list any more, and new nodes go behind them: [`Engine::set_nodes`](crate::engine::Engine::set_nodes)
     /// takes it.
     ///
     /// # Errors

@@ -472,8 +472,7 @@ impl Client {
     ///
     /// Between two changes lie at least `max_ttl`, the drift and twice `max_clock_skew`. Calls under way
     /// go on. A lease that is extended is on the new lists from then on; a lease that is kept alive is
-    /// extended at once. [`guide::servers`](crate::guide::servers) says in which order all clients change
-    /// their lists.
+    /// extended at once. `docs/servers.md` says in which order all clients change their lists.
     ///
     /// It costs no round trip.
     ///
