@@ -226,9 +226,11 @@ impl Examined {
             NodeState::Quarantined(left) => format!("waits {}", short(left)),
             NodeState::Refused => "refused".to_owned(),
             NodeState::Stalled => "hangs".to_owned(),
-            NodeState::Disconnected | NodeState::Connecting | NodeState::Greeting | _ => {
-                "away".to_owned()
-            }
+            NodeState::Disconnected
+            | NodeState::Connecting
+            | NodeState::Greeting
+            | NodeState::Unlisted
+            | _ => "away".to_owned(),
         }
     }
 }

@@ -180,7 +180,7 @@ fn export_times(
 }
 
 /// Every state, so that the series of a state that a node has left goes to zero.
-const STATES: [NodeState; 7] = [
+const STATES: [NodeState; 8] = [
     NodeState::Disconnected,
     NodeState::Connecting,
     NodeState::Greeting,
@@ -188,6 +188,7 @@ const STATES: [NodeState; 7] = [
     NodeState::Quarantined(Duration::ZERO),
     NodeState::Refused,
     NodeState::Stalled,
+    NodeState::Unlisted,
 ];
 
 /// Describes each name, for recorders that show descriptions.

@@ -25,9 +25,14 @@ impl Node {
         std::iter::from_fn(|| self.debts.pop_any()).map(|debt| debt.slot).collect()
     }
 
+    /// Whether the client connects to the node no more.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.state == (State::Disconnected { retry_at: Instant::MAX })
+    }
+
     /// The client needs the node again.
     pub(crate) fn take_back(&mut self, now: Instant) {
-        if self.state == (State::Disconnected { retry_at: Instant::MAX }) {
+        if self.is_given_up() {
             self.is_settled = false;
             self.enter(State::Disconnected { retry_at: now });
         }

@@ -539,6 +539,7 @@ impl World {
                 NodeState::Disconnected
                 | NodeState::Connecting
                 | NodeState::Greeting
+                | NodeState::Unlisted
                 | NodeState::Admitted => {}
             }
         }

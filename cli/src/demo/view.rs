@@ -141,9 +141,11 @@ impl View {
                 (paint.yellow("◌"), paint.yellow(format!("{text:<16}")))
             }
             NodeState::Refused => (paint.red("✗"), paint.red(format!("{:<16}", "refused"))),
-            NodeState::Disconnected | NodeState::Connecting | NodeState::Greeting | _ => {
-                (paint.red("○"), paint.red(format!("{:<16}", "down")))
-            }
+            NodeState::Disconnected
+            | NodeState::Connecting
+            | NodeState::Greeting
+            | NodeState::Unlisted
+            | _ => (paint.red("○"), paint.red(format!("{:<16}", "down"))),
         }
     }
 }

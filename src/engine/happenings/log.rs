@@ -14,7 +14,7 @@ use crate::engine::locks::steps::TokenState;
 use crate::engine::locks::view::NodeState;
 use crate::error::{Cause, Unlocked, Vote};
 use crate::node::Now;
-use crate::quorum::{NodeId, NodeMask};
+use crate::quorum::NodeId;
 use crate::slab::{OpIndex, SlotIndex};
 
 /// The target of events about locks and leases.
@@ -237,6 +237,7 @@ impl Locks {
             }
             NodeState::Refused => line!(NODE, WARN, "refusal", node, cause, is_quorum),
             NodeState::Stalled => line!(NODE, WARN, "stall", node, is_quorum),
+            NodeState::Unlisted => line!(NODE, INFO, "unlisted", node, is_quorum),
         }
     }
 
@@ -244,8 +245,6 @@ impl Locks {
     fn can_reach_quorum(&self) -> bool {
         let able = |id: &NodeId| self.nodes.at(*id).can_vote();
         let able = self.nodes.all().into_iter().filter(able);
-        self.settings
-            .electorate
-            .has_quorum(able.map(NodeMask::of).fold(NodeMask::EMPTY, NodeMask::union))
+        self.settings.electorate.has_quorum(able.collect())
     }
 }

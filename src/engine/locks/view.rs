@@ -26,11 +26,13 @@ pub enum NodeState {
     Refused,
     /// Admitted, but the node has not answered for several `node_timeout`.
     Stalled,
+    /// Connected and fit for locks, or given up: the client's present lists do not name the node.
+    Unlisted,
 }
 
 impl NodeState {
     /// The state as a word, for labels and JSON fields: `disconnected`, `connecting`, `greeting`,
-    /// `admitted`, `quarantined`, `refused` or `stalled`.
+    /// `admitted`, `quarantined`, `refused`, `stalled` or `unlisted`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -41,6 +43,7 @@ impl NodeState {
             Self::Quarantined(_) => "quarantined",
             Self::Refused => "refused",
             Self::Stalled => "stalled",
+            Self::Unlisted => "unlisted",
         }
     }
 }
@@ -106,7 +109,10 @@ impl Locks {
     pub(in crate::engine) fn health(&self, id: NodeId, now: Instant) -> Option<NodeHealth> {
         let (node, name) = (self.nodes.get(id)?, self.nodes.name(id));
         let facts = node.facts();
+        let is_listed = self.nodes.all().contains(id);
         let state = match node.shown() {
+            Shown::Admitted if !is_listed => NodeState::Unlisted,
+            Shown::Disconnected if node.is_given_up() => NodeState::Unlisted,
             Shown::Disconnected => NodeState::Disconnected,
             Shown::Connecting => NodeState::Connecting,
             Shown::Greeting => NodeState::Greeting,
@@ -148,7 +154,7 @@ impl Locks {
     fn cause_of(&self, id: NodeId) -> Cause {
         match self.nodes.at(id) {
             _ if self.nodes.voters().contains(id) => Cause::None,
-            node if node.can_vote() => Cause::Unlisted,
+            node if node.can_vote() || node.is_given_up() => Cause::Unlisted,
             node => node.cause(),
         }
     }
