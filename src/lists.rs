@@ -30,14 +30,8 @@ impl Config {
     }
 
     /// The same settings with the lists of `other`. Nodes keep their places, also those that are in
-    /// neither list any more, and new nodes go behind them: [`Engine::set_nodes`](crate::engine::Engine::set_nodes)
-    /// takes it.
-    ///
-    /// # Errors
-    ///
-    /// [`ConfigError::TooManyNodes`] for more than 32 nodes, those of earlier lists included, and as
-    /// [`next_nodes`](Self::next_nodes).
-    pub fn with_lists_of(&self, other: &Self) -> Result<Self, ConfigError> {
+    /// neither list any more, and new nodes go behind them.
+    pub(crate) fn with_lists_of(&self, other: &Self) -> Result<Self, ConfigError> {
         let of = |list: NodeMask| {
             let nodes = other.nodes.iter().zip(NodeMask::first(NODES_MAX));
             nodes.filter(move |(_, id)| list.contains(*id)).map(|(node, _)| node.clone())
@@ -56,8 +50,11 @@ impl Config {
             let index = self.nodes.iter().position(is_same).unwrap_or(self.nodes.len());
             match self.nodes.get(index) {
                 None => self.nodes.push(node),
-                // The same keys in another database are other locks.
-                Some(known) if known.database() != node.database() => {
+                // The same keys in another database are other locks, and there is one connection.
+                Some(known)
+                    if (known.database(), known.encryption)
+                        != (node.database(), node.encryption) =>
+                {
                     return Err(ConfigError::DuplicateNode { node: node.name().into() });
                 }
                 Some(_) => {}

@@ -275,12 +275,12 @@ impl Electorate {
         Self { next: List::of(nodes, quorum), takes_any: false, ..self }
     }
 
-    /// The same lists, where there may be votes of other nodes, too.
-    pub(crate) fn among_others(self) -> Self {
+    /// The same lists, counting only votes of their nodes.
+    pub(crate) const fn among_others(self) -> Self {
         Self { takes_any: false, ..self }
     }
 
-    /// The same lists, where there are no votes of other nodes any more.
+    /// The same lists. Of one list the number of votes decides: no vote of another node may be left.
     pub(crate) fn alone(self) -> Self {
         Self { takes_any: !self.is_joint(), ..self }
     }
@@ -288,6 +288,11 @@ impl Electorate {
     /// The nodes of all lists.
     pub(crate) const fn nodes(&self) -> NodeMask {
         self.first.nodes.union(self.next.nodes)
+    }
+
+    /// Whether both have the same lists, in the same order.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.first == other.first && self.next == other.next
     }
 
     /// Whether both have a list in common, and so exclude each other.

@@ -50,7 +50,8 @@ pub(crate) const fn options(ttl: Duration, is_fenced: bool) -> LockOptions {
 
 /// Prints key, token, validity and votes, and the fence of a lock that was taken with a fence.
 pub(crate) fn announce(session: &Session, lease: &Lease, json: bool) -> Result<(), Failure> {
-    let nodes = session.driver.nodes().len();
+    let nodes = session.driver.nodes();
+    let nodes = nodes.iter().filter(|node| node.state != NodeState::Unlisted).count();
     let (key, validity) = (shown(lease.key()), lease.remaining());
     let (token, votes) = (shown(lease.token().as_bytes()), lease.votes().count());
     if json {

@@ -1,29 +1,35 @@
 //! A command that goes on for long takes other nodes from its file of settings.
 //!
-//! It looks at the file, instead of waiting for a signal: HUP belongs to CMD, and to terminals.
+//! A thread looks at the file, because a file system may hang. No signal tells it to: HUP belongs to CMD,
+//! and to terminals.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
 use std::time::{Duration, SystemTime};
 
 use redbolt::driver::Driver;
-use redbolt::{Instant, now};
+use redbolt::{Config, ConfigError, Instant, now};
 
 use crate::args::Global;
+use crate::exit::{Failure, LOST};
 use crate::output::note_between;
 use crate::{settings, sources};
 
-/// The time between two looks at the file.
+/// The time between two looks.
 const EVERY: Duration = Duration::from_secs(1);
+
+/// The nodes that the file names.
+type Named = Result<Config, Failure>;
 
 /// The file that names the nodes.
 pub(crate) struct Reload {
-    global: Global,
     file: PathBuf,
-    seen: Option<Stamp>,
-    /// When the next look is due.
+    named: Receiver<Named>,
+    /// When the next look at what the thread has found is due.
     pub(crate) due: Instant,
-    /// Lists from the file are to come that do not decide yet.
+    /// The file named lists that the driver does not use yet.
     is_exchanging: bool,
 }
 
@@ -44,40 +50,78 @@ impl Stamp {
 
 impl Reload {
     /// `None` if an option or a variable names the nodes: then they stay.
-    pub(crate) fn of(global: &Global) -> Option<Self> {
-        let file = global.named_in.clone()?;
-        let seen = Stamp::of(&file);
-        Some(Self { global: global.clone(), file, seen, due: now() + EVERY, is_exchanging: false })
+    pub(crate) fn of(global: &Global) -> Result<Option<Self>, Failure> {
+        let Some(file) = global.named_in.clone() else { return Ok(None) };
+        let (sender, named) = channel();
+        let (global, looked_at) = (global.clone(), file.clone());
+        let thread = thread::Builder::new().name("settings".into());
+        thread.spawn(move || watch(&global, &looked_at, &sender))?;
+        Ok(Some(Self { file, named, due: now() + EVERY, is_exchanging: false }))
     }
 
-    /// Looks at the file if that is due. Nodes that are wrong change nothing.
-    pub(crate) fn look(&mut self, driver: &mut Driver) {
+    /// Takes the nodes of the file, if they have changed. Those that are wrong change nothing.
+    ///
+    /// # Errors
+    ///
+    /// A list that has no node list in common with the present ones: other clients may use it already,
+    /// and this command's locks do not exclude theirs.
+    pub(crate) fn look(&mut self, driver: &mut Driver) -> Result<(), Failure> {
         let time = now();
         if time < self.due {
-            return;
+            return Ok(());
         }
         self.due = time + EVERY;
-        self.look_at_file(driver);
-        if self.is_exchanging && !driver.is_exchanging() {
-            self.is_exchanging = false;
-            let file = self.file.display();
-            note_between(format!("from now on a lock needs a quorum of the nodes in {file}"));
-        }
-    }
-
-    fn look_at_file(&mut self, driver: &mut Driver) {
-        let stamp = Stamp::of(&self.file).filter(|stamp| Some(*stamp) != self.seen);
-        let Some(stamp) = stamp else { return };
-        self.seen = Some(stamp);
-        let named = sources::renamed(&self.global, &self.file);
-        let config = named.and_then(|global| settings::config(&global));
-        let set = config.and_then(|config| Ok(driver.set_nodes(&config)?));
         let file = self.file.display();
-        match set {
-            Ok(()) => self.is_exchanging = true,
-            Err(error) => {
-                note_between(format!("{file} has changed, the nodes stay: {}", error.message))
+        if let Some(named) = self.named.try_iter().last() {
+            match named.and_then(|config| Ok(set(driver, &config, &file.to_string())?)) {
+                Ok(()) => self.is_exchanging |= driver.is_exchanging(),
+                Err(failure) if failure.code == LOST => return Err(failure),
+                Err(failure) => {
+                    note_between(format!(
+                        "{file} has changed, the nodes stay: {}",
+                        failure.message
+                    ));
+                }
             }
         }
+        if self.is_exchanging && !driver.is_exchanging() {
+            self.is_exchanging = false;
+            note_between(format!("from now on a lock needs a quorum of the nodes in {file}"));
+        }
+        Ok(())
+    }
+}
+
+fn set(driver: &mut Driver, config: &Config, file: &str) -> Result<(), Failure> {
+    driver.set_nodes(config).map_err(|error| match error {
+        ConfigError::NoCommonList => Failure::new(
+            LOST,
+            "lost",
+            format!(
+                "{file} names other nodes, and neither list of before: locks of this command exclude no \
+                 client of those"
+            ),
+        ),
+        error => error.into(),
+    })
+}
+
+/// Sends the nodes that the file names, whenever the file has changed and then stayed as it is.
+fn watch(global: &Global, file: &Path, sender: &Sender<Named>) {
+    let (mut last, mut told) = (None, None);
+    loop {
+        let stamp = Stamp::of(file);
+        // A file that is being written may lack its end.
+        if stamp.is_some() && stamp == last && stamp != told {
+            let named = sources::renamed(global, file).and_then(|global| settings::config(&global));
+            if Stamp::of(file) == stamp {
+                told = stamp;
+                if sender.send(named).is_err() {
+                    return;
+                }
+            }
+        }
+        last = stamp;
+        thread::sleep(EVERY);
     }
 }

@@ -48,6 +48,8 @@ pub(crate) struct Session {
     pub(crate) is_telling: bool,
     pub(crate) config: Config,
     reload: Option<Reload>,
+    /// Why this session may take no lock any more.
+    pub(crate) stale: Option<Failure>,
     node_timeout: Duration,
     alarm: Alarm,
     poll: Poll,
@@ -87,7 +89,8 @@ impl Session {
             signals,
             is_telling: false,
             config,
-            reload: Reload::of(global),
+            reload: Reload::of(global)?,
+            stale: None,
             node_timeout: node_timeout(global),
             alarm: Alarm::new()?,
             poll,
@@ -99,7 +102,8 @@ impl Session {
     /// One pass of the loop: waits for the nodes, a signal, or `until`, and drives.
     pub(crate) fn pass(&mut self, until: Option<Instant>) -> Result<(), Failure> {
         self.wait(until)?;
-        self.drive()
+        self.drive()?;
+        self.stale.take().map_or(Ok(()), Err)
     }
 
     /// Waits for the nodes, a signal, or `until`, without driving.
@@ -120,7 +124,7 @@ impl Session {
             self.driver.ready(event);
         }
         if let Some(reload) = &mut self.reload {
-            reload.look(&mut self.driver);
+            self.stale = reload.look(&mut self.driver).err().or(self.stale.take());
         }
         self.driver.drive();
         if self.is_telling {

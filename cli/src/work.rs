@@ -302,6 +302,9 @@ impl Watch<'_> {
                 };
                 self.tell(&format!("the lock {what}: ending the command"));
             }
+            if let Some(failure) = self.session.stale.take() {
+                self.tell(&format!("{}: ending the command", failure.message));
+            }
             self.limit.follow(deadline(&self.leases));
             if self.limit.tell_at() <= now() {
                 self.tell("the lock could not be extended and ends: ending the command");
@@ -323,7 +326,8 @@ impl Watch<'_> {
 
     /// `only 2 of 5 nodes still hold it (n3:6379, n4:6379 restarted)`
     fn forgotten(&self) -> String {
-        let nodes = self.session.driver.nodes();
+        let mut nodes = self.session.driver.nodes();
+        nodes.retain(|node| node.state != NodeState::Unlisted);
         let votes = self.leases.iter().map(|lease| lease.votes().count()).min().unwrap_or(0);
         let is_forgetful = |node: &&NodeHealth| matches!(node.state, NodeState::Quarantined(_));
         let names: Vec<&str> = nodes.iter().filter(is_forgetful).map(|node| &*node.name).collect();

@@ -462,7 +462,7 @@ impl Client {
     /// Whether these nodes are a quorum; with [next nodes](crate::Config::next_nodes), of each list.
     #[must_use]
     pub fn has_quorum(&self, nodes: NodeMask) -> bool {
-        self.owner.inner.rules.lists().electorate.has_quorum(nodes)
+        self.owner.inner.rules.lists().electorate.among_others().has_quorum(nodes)
     }
 
     /// Changes the lists of nodes to those of `lists`; its other settings, and the logins of nodes that
@@ -470,9 +470,9 @@ impl Client {
     /// list votes, it needs the new lists. Until then the present ones decide, and
     /// [`is_exchanging`](Self::is_exchanging) is true. A later call replaces lists that are still to come.
     ///
-    /// Between two changes lie at least `max_ttl`, the drift and twice `max_clock_skew`. Calls under way
-    /// go on. A lease that is extended is on the new lists from then on; a lease that is kept alive is
-    /// extended at once. `docs/servers.md` says in which order all clients change their lists.
+    /// After a change, the client makes the next one no sooner than `max_ttl`, the drift and twice
+    /// `max_clock_skew` later. Calls under way go on. The next extension of a lease needs a quorum of each
+    /// new list; from then on they decide on the lease. A lease that is kept alive is extended at once. `docs/servers.md` says in which order all clients change their lists.
     ///
     /// It costs no round trip.
     ///

@@ -340,7 +340,9 @@ pub(super) fn led(
 ) -> Option<Result<Led, LockError>> {
     let answers = answered(request, owner, taken)?;
     Some(answers.map(|answers| {
-        Led::read(&answers, 0, |nodes| owner.inner.rules.lists().electorate.has_quorum(nodes))
+        Led::read(&answers, 0, |nodes| {
+            owner.inner.rules.lists().electorate.among_others().has_quorum(nodes)
+        })
     }))
 }
 

@@ -10,7 +10,6 @@ use super::export::Exporter;
 use super::lease::LeasePool;
 use super::link::Link;
 use super::resolve::Resolver;
-use crate::config::Config;
 use crate::engine::Engine;
 use crate::quorum::NodeMask;
 
@@ -60,8 +59,6 @@ use crate::quorum::NodeMask;
 /// ```
 pub struct Driver {
     pub(super) engine: Engine,
-    /// The configuration, with the lists of nodes that were set last.
-    pub(super) config: Config,
     pub(super) links: Vec<Link>,
     pub(super) tokens: Range<usize>,
     pub(super) registry: Registry,

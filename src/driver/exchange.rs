@@ -15,9 +15,9 @@ impl Driver {
     /// quorum of each new list votes, it needs the new lists. Until then the present ones decide, and
     /// [`is_exchanging`](Self::is_exchanging) is true. A later call replaces lists that are still to come.
     ///
-    /// Between two changes lie at least `max_ttl`, the drift and twice `max_clock_skew`. Calls under way
-    /// go on. A lease that is extended is on the new lists from then on; a lease that is kept alive is
-    /// extended at once. `docs/servers.md` says in which order all clients change their lists.
+    /// After a change, the driver makes the next one no sooner than `max_ttl`, the drift and twice
+    /// `max_clock_skew` later. Calls under way go on. The next extension of a lease needs a quorum of each
+    /// new list; from then on they decide on the lease. A lease that is kept alive is extended at once. `docs/servers.md` says in which order all clients change their lists.
     ///
     /// It costs no round trip. A change costs a look at each lease.
     ///
@@ -27,15 +27,14 @@ impl Driver {
     /// [`ConfigError::TooManyNodes`] for more than 32 nodes, those of earlier lists included.
     /// [`ConfigError::TokenRange`] if the driver has too few tokens for the new nodes.
     pub fn set_nodes(&mut self, lists: &Config) -> Result<(), ConfigError> {
-        let config = self.config.with_lists_of(lists)?;
+        let config = self.engine.config().with_lists_of(lists)?;
         let needed = config.nodes.len() + 1;
         if self.tokens.len() < needed {
             return Err(ConfigError::TokenRange { given: self.tokens.len(), needed });
         }
         let links = links_of(&config)?;
-        self.engine.set_nodes(&config, clock::now())?;
+        self.engine.set_nodes(lists, clock::now())?;
         self.links.extend(links.into_iter().skip(self.links.len()));
-        self.config = config;
         Ok(())
     }
 

@@ -100,10 +100,9 @@ impl Driver {
             #[cfg(feature = "tracing")]
             logged: NodeMask::EMPTY,
             #[cfg(feature = "metrics")]
-            exporter: export::Exporter::new(config.client_name.clone()),
+            exporter: export::Exporter::new(config.client_name),
             fork: forkguard::new(),
             buffer: vec![0; READ_LEN].into_boxed_slice(),
-            config,
         })
     }
 
@@ -435,7 +434,7 @@ impl Driver {
     /// A call may wait for long, and the user may set the machine's clock meanwhile.
     #[cold]
     fn set_wall_clock(&mut self, now: Instant) {
-        let micros = self.config.wall_clock.unwrap_or(clock::wall)().as_micros();
+        let micros = self.engine.config().wall_clock.unwrap_or(clock::wall)().as_micros();
         self.engine.set_wall_clock(u64::try_from(micros).unwrap_or(u64::MAX), now);
     }
 

@@ -3,6 +3,7 @@
 use super::locks::core::Locks;
 use super::sets::Sets;
 use super::wait::Waiting;
+use crate::config::Config;
 use crate::quorum::Electorate;
 use crate::time::Instant;
 
@@ -11,6 +12,8 @@ pub struct Engine {
     pub(super) locks: Locks,
     pub(super) waiting: Waiting,
     pub(super) sets: Sets,
+    /// The configuration, with the lists of nodes that were set last.
+    pub(super) config: Box<Config>,
     pub(super) exchange: Exchange,
     /// The loop that carries out the machine's actions is running. It also carries out the actions
     /// that follow from them, after them.
@@ -24,7 +27,7 @@ pub struct Engine {
 pub(super) struct Exchange {
     /// The lists to come, and how many transfers there may be in a row then.
     pub(super) wanted: Option<(Electorate, u8)>,
-    /// When the present lists may be left; `None` if the client began with them.
+    /// The next change may come from this time on; `None`: at any time.
     pub(super) settled_at: Option<Instant>,
     /// The names or the lists of nodes have changed since they were last taken.
     pub(super) is_changed: bool,

@@ -58,6 +58,7 @@ impl Engine {
             locks: Locks::new(settings, nodes, prefix, drawn, name.to_string().into(), now),
             waiting: Waiting::new(client_id, config.node_timeout, settings.electorate),
             sets: Sets::default(),
+            config: Box::new(config.clone()),
             exchange: Exchange::default(),
             is_acting: false,
             frame: Vec::new(),

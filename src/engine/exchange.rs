@@ -23,33 +23,46 @@ use crate::slab::SlotIndex;
 use crate::time::Instant;
 
 impl Engine {
-    /// Changes the lists of nodes. `config` is the configuration of this engine
-    /// [with other lists](Config::with_lists_of). The engine connects to the nodes that are new. It needs
-    /// the lists from the moment on at which a quorum of each votes, but not sooner than the longest lease
-    /// lasts (`max_ttl`, the drift and twice `max_clock_skew`) after the last change. Until then the present
-    /// lists decide. A later call replaces lists that are still to come.
+    /// Changes the lists of nodes to those of `lists`; its other settings, and the logins of nodes that the
+    /// engine knows, change nothing. New nodes stand behind the others in [`nodes`](Self::nodes). The engine
+    /// asks for connections to them. It needs the new lists once a quorum of each votes; until then the
+    /// present ones decide. After a change it makes the next one no sooner than `max_ttl`, the drift and
+    /// twice `max_clock_skew` later. A later call replaces lists that are still to come.
     ///
-    /// Leases and calls under way go on. A lease that is extended is on the new lists from then on.
+    /// Leases and calls under way go on. The next extension of a lease needs a quorum of each new list;
+    /// from then on they decide on the lease.
     ///
     /// # Errors
     ///
-    /// [`ConfigError::NoCommonList`] unless one list stays; [`ConfigError`] as for a new client.
-    pub fn set_nodes(&mut self, config: &Config, now: Instant) -> Result<(), ConfigError> {
+    /// [`ConfigError::NoCommonList`] unless one list stays; [`ConfigError::TooManyNodes`] for more than 32
+    /// nodes, those of earlier lists included.
+    pub fn set_nodes(&mut self, lists: &Config, now: Instant) -> Result<(), ConfigError> {
+        let config = self.config.with_lists_of(lists)?;
         let electorate = config.check()?.electorate();
-        if !rules::may_follow(electorate.excludes(&self.locks.settings.electorate)) {
+        let present = self.locks.settings.electorate;
+        if !rules::may_follow(electorate.excludes(&present)) {
             return Err(ConfigError::NoCommonList);
         }
-        let names = config.nodes.iter().map(|address| address.name().into());
-        let known = self.locks.nodes.every().count() as usize;
-        let told = self.locks.told_name();
-        let nodes = nodes_of(config, known, (self.locks.client_id, &told), now);
-        self.locks.nodes.add(nodes, names.skip(known), now);
-        for id in electorate.nodes() {
-            self.locks.nodes.take_back(id, now);
-        }
-        self.exchange.wanted = Some((electorate, transfers_in_row(config)));
-        self.exchange.is_changed = true;
         let now = self.locks.now(now);
+        if electorate.is_same(&present) {
+            // Nodes of lists that are not to come any more are given up.
+            self.exchange.wanted = None;
+            let at = self.exchange.settled_at.map_or(now.real, |at| at.max(now.real));
+            self.locks.timers.set(Timer::Lists, at);
+        } else {
+            let known = self.locks.nodes.len();
+            let told = self.locks.told_name();
+            let nodes = nodes_of(&config, known, (self.locks.client_id, &told), now.real);
+            let names = config.nodes.iter().map(|address| address.name().into());
+            self.locks.nodes.add(nodes, names.skip(known), now.real);
+            for id in electorate.nodes() {
+                self.locks.nodes.take_back(id, now.real);
+            }
+            // The nodes that are ready may be of other lists.
+            self.exchange.wanted = Some((electorate.among_others(), transfers_in_row(&config)));
+            self.exchange.is_changed = true;
+            *self.config = config;
+        }
         for id in self.locks.nodes.every() {
             self.refresh(id, now);
         }
@@ -99,9 +112,12 @@ impl Engine {
         let left = self.locks.nodes.every().without(self.locks.nodes.all()).without(coming);
         for id in left {
             self.drop_connection(id, Cause::Unlisted, now);
+        }
+        // The end of one connection may have left a debt at another node.
+        for id in left {
             self.locks.give_up_node(id);
         }
-        self.locks.settle_lists();
+        self.locks.settle_lists(left);
         self.exchange.is_changed = true;
         self.waiting.change_lists(self.locks.settings.electorate);
         for id in self.locks.nodes.every() {
@@ -141,18 +157,16 @@ impl Locks {
         slots.into_iter().filter(|&index| self.keep_of(index).is_some()).collect()
     }
 
-    /// Votes count from the present lists alone: the nodes that have left them are given up.
-    fn settle_lists(&mut self) {
+    /// Votes count from the present lists alone. No command to the nodes `gone` can run any more.
+    fn settle_lists(&mut self, gone: NodeMask) {
         self.settings.electorate = self.settings.electorate.alone();
         let left = self.nodes.every().without(self.nodes.all());
         let slots: Vec<SlotIndex> = self.slots.iter().map(|(index, _)| index).collect();
         for index in slots {
             let slot = self.slots.at_mut(index);
-            for mask in
-                [&mut slot.granted, &mut slot.holds, &mut slot.unanswered, &mut slot.tainted]
-            {
-                *mask = mask.without(left);
-            }
+            (slot.granted, slot.holds) = (slot.granted.without(left), slot.holds.without(left));
+            slot.unanswered = slot.unanswered.without(gone);
+            slot.tainted = slot.tainted.without(gone);
         }
         self.nodes.list(&self.settings.electorate);
     }

@@ -13,6 +13,7 @@ use super::locks::slot::LeaseId;
 use super::locks::view::NodeHealth;
 use crate::agreement::Agreement;
 use crate::client_name::ClientId;
+use crate::config::Config;
 #[cfg(feature = "metrics")]
 use crate::count::{CallCounts, Oldest};
 use crate::error::{ConnectError, LockError};
@@ -52,6 +53,11 @@ impl Engine {
         self.locks.nodes.voters()
     }
 
+    /// The configuration, with the lists of nodes that were set last.
+    pub(crate) fn config(&self) -> &Config {
+        &self.config
+    }
+
     /// The nodes of the lists that decide.
     #[cfg(feature = "sim")]
     pub(crate) const fn listed(&self) -> NodeMask {
@@ -61,7 +67,7 @@ impl Engine {
     /// Whether these nodes are a quorum; with [next nodes](crate::Config::next_nodes), of each list.
     #[must_use]
     pub const fn has_quorum(&self, nodes: NodeMask) -> bool {
-        self.locks.settings.electorate.has_quorum(nodes)
+        self.locks.settings.electorate.among_others().has_quorum(nodes)
     }
 
     /// How many votes make a quorum; with [next nodes](crate::Config::next_nodes) the larger of the two.

@@ -225,7 +225,7 @@ impl Cause {
             Self::Stalled => "does not answer",
             Self::Backlog => "too many unanswered requests",
             Self::NotAsked => "not asked: it was still connecting",
-            Self::Unlisted => "it is not in the present lists of nodes",
+            Self::Unlisted => "it is not in the client's present lists of nodes",
             Self::Queued => "not asked: others hold or want the lock",
             Self::Gated => "not asked: the node tried first did not grant",
             Self::Replica => "is a replica",

@@ -36,7 +36,7 @@ pub enum ConfigError {
     /// The present lists of nodes and those that are to follow have no list in common. Their clients
     /// would not exclude each other.
     #[error(
-        "the new nodes have no list in common with the present ones: first use both, as nodes and next nodes"
+        "neither of the present lists of nodes stays: first give the old list as nodes and the new one as next nodes"
     )]
     NoCommonList,
     /// An entry is not an address.

@@ -169,8 +169,8 @@ impl World {
         let is_exchanging =
             |client: &SimClient| client.has_new_lists || client.engine.is_exchanging();
         let is_done = !self.clients.iter().any(is_exchanging);
-        // As long as the longest lease, whatever the clocks' rates.
-        let wait = self.plan.max_ttl_ms * MS * 2 + 100 * MS;
+        // All leases that began before are over: the drift is taken off them.
+        let wait = self.plan.max_ttl_ms * MS;
         let next = match change {
             Change::Old if self.random.chance(100) => Change::ToBoth,
             Change::ToBoth if is_done => Change::Both(self.now),

@@ -102,8 +102,10 @@ impl Locks {
     /// at every slot.
     pub(in crate::engine) fn without_spare_vote(&self) -> usize {
         let electorate = &self.settings.electorate;
-        let is_tight =
-            |slot: &Slot| slot.state() == TokenState::Held && !electorate.has_spare(slot.votes());
+        let is_tight = |slot: &Slot| {
+            let has_spare = self.settings.electorate_of(slot).has_spare(slot.votes());
+            slot.state() == TokenState::Held && !has_spare
+        };
         let is_never_spare = !electorate.has_spare(self.nodes.all());
         let tight = || self.slots.iter().filter(|(_, it)| is_tight(it)).count();
         if is_never_spare { 0 } else { tight() }

@@ -314,9 +314,10 @@ impl Locks {
     /// How long until quarantines no longer keep a quorum from voting; 0 if they do not.
     fn quarantine_ms(&self, now: Instant) -> u32 {
         let quorum = self.settings.quorum as usize;
-        let admitted = self.nodes.iter().filter(|node| node.can_vote()).count();
+        let listed = || self.nodes.all().into_iter().map(|id| self.nodes.at(id));
+        let admitted = listed().filter(|node| node.can_vote()).count();
         let mut waits = [Duration::MAX; NODES_MAX];
-        for (wait, node) in waits.iter_mut().zip(self.nodes.iter()) {
+        for (wait, node) in waits.iter_mut().zip(listed()) {
             *wait = node.quarantine(now).unwrap_or(Duration::MAX);
         }
         waits.sort_unstable();

@@ -388,6 +388,10 @@ impl Locks {
     /// The connection to the node has ended, or the next one has begun: the node's messages about
     /// offers may be lost.
     pub(in crate::engine) fn offers_unheard(&mut self, id: NodeId, now: Now) {
+        // No client hands a lock over at a node that was in no list yet.
+        if !self.nodes.all().contains(id) && self.settings.electorate.takes_any() {
+            return;
+        }
         for slot_index in self.offers.all() {
             let slot = self.slots.at_mut(slot_index);
             // A delete may be on its way there already.

@@ -22,7 +22,7 @@ impl Locks {
         query: &Query,
         now: Instant,
     ) -> Result<OpId, LockError> {
-        if self.nodes.all().into_iter().any(|id| query.of(id).count() > COMMANDS_MAX) {
+        if self.nodes.every().into_iter().any(|id| query.of(id).count() > COMMANDS_MAX) {
             return Err(LockError::Full);
         }
         let index = self.ops.open(OpKind::Query).ok_or(LockError::Full)?;
@@ -30,7 +30,7 @@ impl Locks {
         let phase = self.query_phase(index);
         let mut answers = Vec::with_capacity(self.nodes.len());
         let mut open = 0;
-        for id in self.nodes.all() {
+        for id in self.nodes.every() {
             let mut node = NodeAnswers {
                 node: id,
                 replies: Vec::new(),
@@ -39,7 +39,9 @@ impl Locks {
                 round_trip: now.real.until(now.real),
                 wanted: 0,
             };
-            if self.nodes.at(id).is_greeted() {
+            if !self.nodes.all().contains(id) {
+                node.cause = Cause::Unlisted;
+            } else if self.nodes.at(id).is_greeted() {
                 for (part, command) in (0..=u8::MAX).zip(query.of(id)) {
                     node.wanted += 1;
                     node.cause = Cause::Timeout;

@@ -131,7 +131,7 @@ impl Locks {
             cause: self.cause_of(id),
             votes: self.nodes.voters().contains(id),
             since: now.saturating_since(since),
-            until: node.until().map(|until| now.until(until)),
+            until: node.until().filter(|at| *at < Instant::MAX).map(|until| now.until(until)),
             server: facts.kind.map(|_| format!("{} {}", server.kind, facts.version)),
             role: facts.role.clone(),
             run_id: facts.run_id.clone(),

@@ -186,8 +186,8 @@ impl Nodes {
     /// greetings have shown it.
     pub(super) fn round_trip(&self, quorum: u32) -> Duration {
         let mut trips = [Duration::MAX; NODES_MAX];
-        for (trip, node) in trips.iter_mut().zip(&self.nodes) {
-            *trip = node.round_trip.filter(|_| node.can_vote()).unwrap_or(Duration::MAX);
+        for (trip, id) in trips.iter_mut().zip(self.voters) {
+            *trip = self.at(id).round_trip.unwrap_or(Duration::MAX);
         }
         trips.sort_unstable();
         let nth = usize::try_from(quorum).unwrap_or(NODES_MAX).saturating_sub(1);

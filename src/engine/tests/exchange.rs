@@ -14,7 +14,6 @@ const WAIT: Duration = Duration::from_millis(12_300);
 struct Changing {
     rig: Rig,
     stores: Stores,
-    config: Config,
 }
 
 impl Changing {
@@ -24,13 +23,11 @@ impl Changing {
         for index in 0..3 {
             rig.connect(index);
         }
-        let config = settings(Config::new(OLD).unwrap()).restart_guard(RestartGuard::Off);
-        Self { rig, stores: stores(5), config }
+        Self { rig, stores: stores(5) }
     }
 
     fn try_set(&mut self, lists: Config) -> Result<(), ConfigError> {
-        self.config = self.config.with_lists_of(&lists)?;
-        self.rig.engine.set_nodes(&self.config, self.rig.now)
+        self.rig.engine.set_nodes(&lists, self.rig.now)
     }
 
     fn set(&mut self, lists: Config) {
@@ -230,4 +227,54 @@ fn a_node_that_left_the_lists_is_given_up_once_it_can_hold_no_key() {
     client.connect(0);
     assert!(!client.rig.engine.is_exchanging());
     client.take("c").unwrap();
+}
+
+#[test]
+fn the_same_lists_again_change_nothing_and_withdraw_lists_to_come() {
+    let mut client = Changing::new();
+    client.set(Config::new(OLD).unwrap().next_nodes(["n:4", "n:5"]).unwrap());
+    client.connect(3);
+    assert!(client.rig.engine.is_exchanging());
+    client.set(Config::new(OLD).unwrap());
+    assert!(!client.rig.engine.is_exchanging() && !client.rig.engine.is_connected(node(3)));
+    client.take("a").unwrap();
+    // The next change may come at once.
+    client.become_joint();
+}
+
+#[test]
+fn lists_of_which_too_few_nodes_are_ready_wait_although_others_are() {
+    let mut client = Changing::new();
+    client.set(Config::new(OLD).unwrap().next_nodes(["n:4", "n:5"]).unwrap());
+    client.connect(3);
+    client.connect(4);
+    assert!(!client.rig.engine.is_exchanging());
+    client.run(WAIT);
+    for index in [3, 4] {
+        client.rig.lose(index);
+    }
+    client.set(Config::new(["n:4", "n:5"]).unwrap());
+    assert!(client.rig.engine.is_exchanging(), "three other nodes are ready");
+}
+
+#[test]
+fn a_query_has_the_answers_of_the_nodes_that_gave_them() {
+    let mut client = Changing::new();
+    client.become_joint();
+    client.run(WAIT);
+    client.set(Config::new(NEW).unwrap());
+    serve(&mut client.rig, &mut client.stores);
+    let query = crate::query::Query::new().all(&[b"GET", b"k"]);
+    client.rig.engine.query(&query, client.rig.now).unwrap();
+    for index in 2..5 {
+        client.rig.answer(index, &format!(":{index}\r\n"));
+    }
+    let Some(Event::Query { answers, .. }) = client.rig.engine.poll_event(client.rig.now) else {
+        panic!("all have answered")
+    };
+    let causes: Vec<Cause> = answers.iter().map(|node| node.cause).collect();
+    assert_eq!(causes, [Cause::Unlisted, Cause::Unlisted, Cause::None, Cause::None, Cause::None]);
+    let told: Vec<String> =
+        answers.iter().flat_map(|node| &node.replies).map(|reply| format!("{reply:?}")).collect();
+    assert_eq!(told, ["Integer(2)", "Integer(3)", "Integer(4)"]);
 }
