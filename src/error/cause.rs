@@ -75,6 +75,9 @@ pub enum Cause {
     Sentinel,
     /// The node's `maxmemory-policy` may drop locks.
     Eviction,
+    /// After a failover the old master would go on granting: `min-replicas-to-write` is less than
+    /// its replicas, or `min-replicas-max-lag` is above 10 s.
+    Unguarded,
     /// The same server as another configured node (equal `run_id`).
     Duplicate,
     /// User or password is wrong or missing.
@@ -165,6 +168,7 @@ impl Cause {
             Self::Cluster => "cluster",
             Self::Sentinel => "sentinel",
             Self::Eviction => "eviction",
+            Self::Unguarded => "unguarded",
             Self::Duplicate => "duplicate",
             Self::Credentials => "credentials",
             Self::InfoDenied => "info_denied",
@@ -228,6 +232,9 @@ impl Cause {
             Self::Cluster => "is a cluster node",
             Self::Sentinel => "is a sentinel",
             Self::Eviction => "maxmemory-policy may evict locks (set noeviction)",
+            Self::Unguarded => {
+                "may fail over, and would go on granting then (set min-replicas-to-write)"
+            }
             Self::Duplicate => "is the same server as another node",
             Self::Credentials => "user or password refused",
             Self::InfoDenied => "INFO denied (grant it, or choose lenient admission)",

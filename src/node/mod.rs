@@ -22,6 +22,8 @@ mod channel;
 mod clock;
 mod core;
 mod debt;
+#[cfg(test)]
+pub(crate) mod failing_over;
 mod greeting;
 mod outbound;
 mod pending;

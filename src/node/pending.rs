@@ -121,6 +121,8 @@ pub(crate) enum GreetingPart {
     Mark,
     /// `PTTL` of the marker.
     MarkAge,
+    /// `CONFIG GET` of how many replicas a write needs.
+    Floor,
 }
 
 /// One awaited answer.

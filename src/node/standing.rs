@@ -10,8 +10,8 @@ use super::greeting::{self, Facts, Login};
 use super::pending::{GreetingPart, Pending, Request};
 use super::state::{Now, State};
 use crate::command::{Dialect, append_script_loads};
-use crate::config::RestartGuard;
 use crate::error::Cause;
+use crate::guards::{FailoverGuard, RestartGuard};
 use crate::rules;
 use crate::time::Instant;
 
@@ -48,7 +48,7 @@ impl Node {
         if !self.reading.facts.is_asked_more {
             self.dialect = Dialect::of(self.reading.facts.server());
         }
-        let is_fit = admission::refusal(&self.reading.facts, rules.admission).is_none();
+        let is_fit = admission::refusal(&self.reading.facts, rules).is_none();
         if is_fit && self.ask_more(rules, now) {
             return false;
         }
@@ -96,15 +96,18 @@ impl Node {
     }
 
     /// Asks the questions that the greeting has left open, if any: since when the node has been a
-    /// master, and whether the user may release by the next step.
+    /// master, how many replicas its writes need, and whether the user may release by the next step.
     fn ask_more(&mut self, rules: &AdmissionRules, now: Now) -> bool {
         let facts = &mut self.reading.facts;
         let is_first = !std::mem::replace(&mut facts.is_asked_more, true);
         let is_refused = std::mem::take(&mut facts.is_step_refused);
-        let mut parts = Vec::with_capacity(3);
+        let mut parts = Vec::with_capacity(4);
         let is_guarded = is_first && rules.guard == RestartGuard::On;
         if let Some(replid) = facts.replid.as_deref().filter(|_| is_guarded && facts.was_replica) {
             greeting::append_mark(&mut self.output, replid, &mut parts);
+        }
+        if is_first && rules.failover_guard == FailoverGuard::On && facts.fails_over() {
+            greeting::append_floor(&mut self.output, &mut parts);
         }
         if is_refused {
             self.dialect.leave_proof();

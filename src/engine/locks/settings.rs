@@ -5,7 +5,8 @@ use std::time::Duration;
 use crate::agreement::Agreement;
 use crate::checked::Checked;
 use crate::client_name::{ClientId, ClientName};
-use crate::config::{Config, RestartGuard};
+use crate::config::Config;
+use crate::guards::RestartGuard;
 use crate::node::{AdmissionRules, ChannelName, Login, Node, Timeouts};
 use crate::quorum::{Drift, Electorate};
 use crate::retry::Retry;
@@ -78,6 +79,7 @@ impl Settings {
             admission: AdmissionRules {
                 guard: config.restart_guard,
                 guard_time: Duration::from_millis(guard_ms),
+                failover_guard: config.failover_guard,
                 admission: config.admission,
             },
         }

@@ -38,8 +38,8 @@ use std::time::Duration;
 
 use super::*;
 use crate::config::Config;
-use crate::config::RestartGuard;
 use crate::error::{Cause, ExtendError, LockError, Unlocked, Vote};
+use crate::guards::RestartGuard;
 use crate::options::LockOptions;
 use crate::quorum::NodeId;
 use crate::time::Instant;

@@ -1,7 +1,7 @@
 //! Notices about nodes: each fault once, until the node is well again.
 
 use super::*;
-use crate::config::Admission;
+use crate::guards::Admission;
 
 /// The notices that wait, as words.
 fn told(rig: &mut Rig) -> Vec<String> {
