@@ -28,7 +28,9 @@ pub(crate) struct Examined {
     pub(crate) maxmemory: Option<u64>,
     pub(crate) used_memory: Option<u64>,
     pub(crate) evicted: u64,
-    pub(crate) replicas: u32,
+    pub(crate) replicas: u64,
+    /// It has had replicas, or a master, by its backlog.
+    pub(crate) fails_over: bool,
     pub(crate) was_replica: bool,
     pub(crate) uptime: Option<Duration>,
     pub(crate) info_denied: bool,
@@ -52,6 +54,7 @@ pub(crate) struct Examined {
 pub(crate) struct Clients {
     pub(crate) quorum: usize,
     pub(crate) guard_is_on: bool,
+    pub(crate) failover_guard_is_on: bool,
     pub(crate) max_ttl: Duration,
     pub(crate) max_clock_skew: Duration,
     /// Whether the user named a lock whose key the node must permit.
@@ -135,6 +138,7 @@ pub(crate) mod samples {
             used_memory: Some(1 << 20),
             evicted: 0,
             replicas: 0,
+            fails_over: false,
             was_replica: false,
             uptime: Some(Duration::from_secs(3600)),
             info_denied: false,
@@ -151,6 +155,13 @@ pub(crate) mod samples {
 
     pub(crate) fn clients(quorum: usize, guard_is_on: bool) -> Clients {
         let (max_ttl, max_clock_skew) = (Duration::from_secs(30), Duration::from_secs(1));
-        Clients { quorum, guard_is_on, max_ttl, max_clock_skew, has_key: false }
+        Clients {
+            quorum,
+            guard_is_on,
+            failover_guard_is_on: true,
+            max_ttl,
+            max_clock_skew,
+            has_key: false,
+        }
     }
 }

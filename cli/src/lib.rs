@@ -50,6 +50,7 @@ mod settings;
 mod signals;
 mod sources;
 mod status;
+mod switch;
 mod table;
 mod terminal;
 mod times;

@@ -26,10 +26,11 @@ fn setting(report: &Value, key: &str) -> Value {
 }
 
 /// For each setting two values, as users write them.
-const VALUES: [(&str, &str, &str); 13] = [
+const VALUES: [(&str, &str, &str); 14] = [
     ("nodes", "h:1,h:2,h:3", "g:1,g:2,g:3"),
     ("max-ttl", "31s", "1m1s"),
     ("restart-guard", "off", "on"),
+    ("failover-guard", "off", "on"),
     ("quorum", "3", "2"),
     ("node-timeout", "51ms", "52ms"),
     ("max-clock-skew", "2s", "3s"),
