@@ -1,7 +1,5 @@
 //! Masters that fail over: which vote, and how long a promoted one waits.
 
-use std::time::Duration;
-
 use super::admission::{History, Standing};
 use super::greeting::Floor;
 use super::tests::{
