@@ -3,7 +3,8 @@
 use super::admission::{History, Standing};
 use super::greeting::Floor;
 use super::tests::{
-    RULES, S, VALKEY_91, admit, at, conclude, feed, greeting, master, new_node, now, sent, until,
+    RULES, S, VALKEY_91, admit, at, conclude, feed, greeting, info, master, new_node, now, sent,
+    until,
 };
 use super::*;
 use crate::guards::{FailoverGuard, RestartGuard};
@@ -106,4 +107,64 @@ fn a_master_with_replicas_is_asked_how_many_its_writes_need_and_other_masters_ar
     assert_eq!(greet(&two.replace("slaves:2", "slaves:1"), denied), (true, Cause::Backlog));
     let unguarded = two.replace("min_slaves_good_slaves:2", "");
     assert_eq!(greet(&unguarded, ""), (false, Cause::Unguarded));
+}
+
+/// The client is connected all the time, and the node answers nothing while it is a replica.
+#[test]
+pub(crate) fn a_master_that_failed_over_and_back_is_noticed_before_its_next_grant() {
+    let replication = |replid: &str| {
+        format!(
+            "role:master\r\nconnected_slaves:1\r\nmin_slaves_good_slaves:1\r\nmaster_replid:{replid}"
+        )
+    };
+    let admitted = || {
+        let mut node = new_node(Login::default());
+        node.handle_connected(now(0));
+        let server = "run_id:x\r\nuptime_in_seconds:99";
+        feed(&mut node, greeting(VALKEY_91, server, &replication("a")).as_bytes()).unwrap();
+        assert!(!conclude(&mut node, 0));
+        feed(&mut node, b"-NOPERM no settings\r\n").unwrap();
+        assert!(conclude(&mut node, 0) && node.can_vote() && node.is_restless());
+        sent(&mut node);
+        node
+    };
+    let mut node = admitted();
+    assert_eq!(node.next_timeout(Duration::ZERO), Some(at(1)));
+    for (seconds, replid, cause) in [(1, "a", None), (2, "b", Some(Cause::Replica))] {
+        node.handle_timeout(now(seconds));
+        assert_eq!(sent(&mut node), "*2 $4 INFO $11 replication ");
+        feed(&mut node, info(&replication(replid)).as_bytes()).unwrap();
+        assert_eq!(node.take_no_master(), cause);
+    }
+    // An answer that does not tell is no reason to go on.
+    let mut node = admitted();
+    node.handle_timeout(now(1));
+    feed(&mut node, b"-NOPERM no info\r\n").unwrap();
+    assert_eq!(node.take_no_master(), Some(Cause::Replica));
+}
+
+#[test]
+fn a_master_that_may_have_failed_over_during_a_stall_is_greeted_again_before_it_votes() {
+    for (replicas, is_asked) in [(0, false), (1, true)] {
+        let mut node = new_node(Login::default());
+        node.handle_connected(now(0));
+        let server = "run_id:x\r\nuptime_in_seconds:99";
+        let role =
+            format!("role:master\r\nconnected_slaves:{replicas}\r\nmin_slaves_good_slaves:1");
+        feed(&mut node, greeting(VALKEY_91, server, &role).as_bytes()).unwrap();
+        if !conclude(&mut node, 0) {
+            feed(&mut node, b"-NOPERM no settings\r\n").unwrap();
+            assert!(conclude(&mut node, 0));
+        }
+        node.pending.push_back(Pending { request: Request::Tell, written_at: at(0) });
+        node.handle_timeout(now(9));
+        assert!(node.is_stalled());
+        sent(&mut node);
+        feed(&mut node, b":1\r\n").unwrap();
+        node.handle_timeout(now(9));
+        assert_eq!((node.can_vote(), sent(&mut node).contains("HELLO")), (!is_asked, is_asked));
+        // The look that was written before the stall says no more than the greeting will.
+        feed(&mut node, info(&role).as_bytes()).unwrap_or_default();
+        assert_eq!(node.take_no_master(), None);
+    }
 }

@@ -112,6 +112,11 @@ pub(crate) fn append_mark(out: &mut BytesMut, replid: &str, parts: &mut Vec<Gree
     parts.extend_from_slice(&[GreetingPart::Mark, GreetingPart::MarkAge]);
 }
 
+/// Asks whether the node is the same master still.
+pub(super) fn append_look(out: &mut BytesMut) {
+    append_command(out, &[b"INFO", b"replication"]);
+}
+
 /// Asks how many replicas the node's writes need.
 pub(crate) fn append_floor(out: &mut BytesMut, parts: &mut Vec<GreetingPart>) {
     append_command(out, &[b"CONFIG", b"GET", b"min-replicas-*"]);
@@ -232,6 +237,13 @@ impl Facts {
             self.fault(cause);
         }
         answer
+    }
+
+    /// Whether this answer to INFO is that of the master of the greeting, which was no replica since.
+    pub(super) fn is_same_master(&self, reply: &Reply<'_>) -> bool {
+        let mut now = Self::default();
+        now.note_info(reply);
+        now.role.as_deref() == Some(MASTER) && now.replid == self.replid
     }
 
     fn note_hello(&mut self, reply: &Reply<'_>) {

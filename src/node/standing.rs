@@ -18,6 +18,12 @@ use crate::time::Instant;
 /// How soon the client asks a node again that refuses only for the moment.
 const RETRY_SOON: Duration = Duration::from_millis(500);
 
+/// How long a failover and one back may take unnoticed: no sentinel is as fast.
+const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
+
+/// More bytes than a look takes.
+const LOOK_LEN: usize = 64;
+
 impl Node {
     /// Writes a greeting: to a new connection, or again when a quarantine is over.
     pub(super) fn greet(&mut self, login: &Login, resp3: bool, now: Now) {
@@ -91,8 +97,24 @@ impl Node {
         self.enter(state);
         if self.is_admitted() {
             self.end_trouble_of_greeting();
+            if rules.failover_guard == FailoverGuard::On && self.reading.facts.fails_over() {
+                self.look_at = Some(now.real + BETWEEN_LOOKS);
+            }
         }
         true
+    }
+
+    /// Looks again whether the node has failed over, and perhaps back: a connection outlasts that, and
+    /// no answer tells it. A SET that follows is behind the look.
+    pub(super) fn look_again(&mut self, now: Now) {
+        if self.look_at.is_none_or(|at| at > now.real) {
+            return;
+        }
+        self.look_at = Some(now.real + BETWEEN_LOOKS);
+        if !self.is_stalled() && self.has_room_in_step(LOOK_LEN) {
+            greeting::append_look(&mut self.output);
+            self.pending.push_back(Pending { request: Request::Look, written_at: now.attended });
+        }
     }
 
     /// Asks the questions that the greeting has left open, if any: since when the node has been a

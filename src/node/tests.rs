@@ -201,7 +201,7 @@ pub(super) fn feed(node: &mut Node, mut bytes: &[u8]) -> Result<bool, Cause> {
     }
 }
 
-fn info(text: &str) -> String {
+pub(super) fn info(text: &str) -> String {
     format!("${}\r\n{text}\r\n", text.len())
 }
 

@@ -47,6 +47,11 @@ rules! { NODES:
     /// A master that would go on granting after a failover votes.
     UnguardedBelieved => ByTest { false }
 
+    /// A node that is not the master of its greeting any more, or again, has lost its grants.
+    fn is_look_alarming(is_another: bool) -> bool { is_another }
+    /// A master that failed over and back between two looks is believed.
+    FailoverAndBackUnseen => ByTest { false }
+
     /// A node that has just started reports an age that is up to a second too high.
     fn surely_lived_s(uptime_s: u64) -> u64 { uptime_s.saturating_sub(1) }
     /// The client believes the age that a node reports, though the node rounds it up.

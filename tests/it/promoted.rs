@@ -12,6 +12,9 @@ use super::common::{
 /// The longest TTL of these locks, and so about the time for which a node does not vote.
 const MAX_TTL: Duration = Duration::from_secs(2);
 
+/// An old master that is cut off from its replica takes no writes after this time.
+const CEASES_WITHIN: Duration = Duration::from_secs(13);
+
 /// Here no old master goes on: so a promoted server waits for `MAX_TTL` alone.
 fn config(server: &RealServer) -> Config {
     guarded(server).failover_guard(FailoverGuard::Off)
@@ -205,11 +208,35 @@ fn a_promoted_replica_waits_until_its_old_master_has_ceased() {
         let promoted_at = now();
         master.replicate(&server);
         let client = Client::open(guarded(&server)).expect("a client");
-        let wait = MAX_TTL + Duration::from_secs(13);
+        let wait = MAX_TTL + CEASES_WITHIN;
         let votes = || client.try_lock("k", MAX_TTL / 2).wait().is_ok();
         assert!(eventually(wait + PATIENCE, votes), "{}", kind.name());
         assert!(promoted_at.until(now()) >= wait, "{}", kind.name());
         // The marker tells the next client of the whole wait.
         assert!(newcomer_with(guarded(&server)).is_ok());
+    });
+}
+
+/// The master fails over and back between two calls of a client that stays connected to it, and keeps
+/// nothing of what the other server granted meanwhile.
+#[test]
+fn a_failover_and_back_behind_an_idle_connection_is_noticed() {
+    on_each_kind(|kind| {
+        let args = ["--min-replicas-to-write", "1", "--repl-diskless-sync-delay", "0"];
+        let (server, other) = (RealServer::start(kind, &args), RealServer::start(kind, &args));
+        other.replicate(&server);
+        let client = Client::open(guarded(&server)).expect("a client");
+        let votes = || client.try_lock("k", MAX_TTL / 2).wait().is_ok();
+        assert!(eventually(PATIENCE, votes), "{}", kind.name());
+        for (master, replica) in [(&other, &server), (&server, &other)] {
+            master.command(&["REPLICAOF", "NO", "ONE"]);
+            replica.replicate(master);
+        }
+        let promoted_at = now();
+        // It looks each second, whether it is used or not.
+        let is_noticed = || client.nodes().wait().iter().all(|node| !node.votes);
+        assert!(eventually(PATIENCE, is_noticed), "{}", kind.name());
+        assert!(eventually(MAX_TTL * 2 + CEASES_WITHIN + PATIENCE, votes), "{}", kind.name());
+        assert!(promoted_at.until(now()) >= MAX_TTL + CEASES_WITHIN, "{}", kind.name());
     });
 }

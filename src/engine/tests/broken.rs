@@ -68,6 +68,7 @@ use super::waking::{
     a_waiter_that_gives_up_tells_the_holder, two_that_wait_for_each_other_try_again,
 };
 use crate::node::failing_over::{
+    a_master_that_failed_over_and_back_is_noticed_before_its_next_grant,
     a_master_that_would_go_on_granting_after_a_failover_is_refused,
     a_promoted_node_waits_until_the_old_master_has_ceased_and_its_locks_are_over,
 };
@@ -99,6 +100,11 @@ const TESTS: &[(Mutant, fn())] = &[
     ),
     // As above.
     (Mutant::UnguardedBelieved, a_master_that_would_go_on_granting_after_a_failover_is_refused),
+    // As above.
+    (
+        Mutant::FailoverAndBackUnseen,
+        a_master_that_failed_over_and_back_is_noticed_before_its_next_grant,
+    ),
     // It is less than a second, of a server that restarted while a lock of nearly all of `max_ttl`
     // went on.
     (
