@@ -34,8 +34,8 @@ pub enum IdleStrategy {
 
 /// The nodes and settings of a client.
 ///
-/// All clients of the same locks must have the same nodes, `quorum`, `max_ttl`, `restart_guard` and
-/// `key_prefix`: mutual exclusion depends on it. No client refuses another for its settings;
+/// All clients of the same locks must have the same nodes, `quorum`, `max_ttl`, `restart_guard`,
+/// `failover_guard` and `key_prefix`: mutual exclusion depends on it. No client refuses another for its settings;
 /// `redbolt doctor` names the clients that differ.
 ///
 /// | setting | default | range |

@@ -201,6 +201,9 @@ impl Judge<'_> {
         if self.node.state == NodeState::Admitted && is_deaf && has_publish {
             denied.push("SUBSCRIBE");
         }
+        if self.node.state == NodeState::Admitted && !self.node.resp3 {
+            self.note("speaks RESP2 only, so a waiter polls for the lock: RESP3 needs HELLO there");
+        }
         if !denied.is_empty() {
             let grants: Vec<String> =
                 denied.iter().map(|command| format!("+{}", command.to_lowercase())).collect();
@@ -399,8 +402,9 @@ mod tests {
             (nodes[node].direct_wake, nodes[node].resp3) = (false, resp3);
         }
         let advice = advise(&nodes, &clients(2, true));
-        assert!(advice.verdict() == Level::Ok && advice.findings.len() == 1, "{advice:?}");
+        assert!(advice.verdict() == Level::Ok && advice.findings.len() == 2, "{advice:?}");
         assert!(advice.findings[0].text.contains("+subscribe"), "{advice:?}");
+        assert!(advice.findings[1].text.contains("RESP2 only"), "{advice:?}");
     }
 
     #[test]

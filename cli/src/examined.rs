@@ -8,6 +8,9 @@ use redbolt::inspect::NodeState;
 /// The commands that release a lock. One of them is enough.
 pub(crate) const RELEASING: [&str; 3] = ["DELIFEQ", "DELEX", "EVAL"];
 
+/// Those of them that only newer servers know.
+const NATIVE: [&str; 2] = ["DELIFEQ", "DELEX"];
+
 /// One node as the doctor found it.
 #[derive(Clone, Debug)]
 pub(crate) struct Examined {
@@ -67,8 +70,11 @@ impl Examined {
         self.is_reachable && self.server.is_some()
     }
 
+    /// Whether the user may not run a command, or the server hides it.
     pub(crate) fn is_denied(&self, command: &str) -> bool {
-        self.refusal(command) == Some(Cause::NoPermission)
+        let refusal = self.refusal(command);
+        let is_hidden = refusal == Some(Cause::Unsupported) && !NATIVE.contains(&command);
+        is_hidden || refusal == Some(Cause::NoPermission)
     }
 
     /// Why the node does not run a command.
