@@ -120,7 +120,7 @@ fn greets_once() -> (SocketAddr, Arc<AtomicUsize>) {
     let counting = Arc::clone(&count);
     std::thread::spawn(move || {
         let hello = "%3\r\n+server\r\n+valkey\r\n+version\r\n+9.1.2\r\n+proto\r\n:3\r\n";
-        let info = "run_id:a\r\nuptime_in_seconds:9999\r\n";
+        let info = "run_id:a\r\nconnected_slaves:0\r\nuptime_in_seconds:9999\r\n";
         let greeting = format!("{hello}{}", format!("${}\r\n{info}\r\n", info.len()).repeat(4));
         for mut stream in listener.incoming().flatten() {
             let mut bytes = [0; 4096];

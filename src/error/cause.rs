@@ -82,7 +82,8 @@ pub enum Cause {
     Duplicate,
     /// User or password is wrong or missing.
     Credentials,
-    /// The user may not run INFO, so the node cannot be checked.
+    /// The user may not run INFO, or the node does not say there how many replicas it has: so the
+    /// node cannot be checked.
     InfoDenied,
     /// The user may run none of the commands that delete a key only if it holds the client's token.
     NoDialect,

@@ -54,10 +54,11 @@ impl AdmissionRules {
         if self.failover_guard == FailoverGuard::Off || !facts.fails_over() {
             return false;
         }
+        let replicas = facts.replicas.unwrap_or(u64::MAX);
         let may_go_on = match facts.floor {
-            Some(floor) => floor.replicas < facts.replicas || floor.lag_s > LAG_MAX_S,
+            Some(floor) => floor.replicas < replicas || floor.lag_s > LAG_MAX_S,
             // The user may not read the settings. With one replica any floor is enough.
-            None => facts.is_asked_more && facts.replicas > 1,
+            None => facts.is_asked_more && replicas > 1,
         };
         self.guard == RestartGuard::Off || !facts.has_floor || may_go_on
     }
@@ -212,7 +213,9 @@ pub(super) fn refusal(facts: &Facts, rules: &AdmissionRules) -> Option<Cause> {
     if rules::is_unguarded_refused(rules.is_unguarded(facts)) {
         return Some(Cause::Unguarded);
     }
-    if facts.info_denied && rules.admission == Admission::Strict {
+    // A server that does not say how many replicas it has may have some.
+    let is_hidden = facts.info_denied || facts.replicas.is_none();
+    if is_hidden && rules.admission == Admission::Strict {
         return Some(Cause::InfoDenied);
     }
     None

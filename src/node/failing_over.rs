@@ -11,6 +11,7 @@ use crate::guards::{FailoverGuard, RestartGuard};
 
 /// A master with this many replicas, whose writes need some.
 fn master_of(replicas: u64) -> Facts {
+    let replicas = Some(replicas);
     Facts { replicas, has_backlog: true, has_floor: true, is_asked_more: true, ..master("a", 3600) }
 }
 
@@ -68,6 +69,10 @@ pub(crate) fn a_master_that_would_go_on_granting_after_a_failover_is_refused() {
         let standing = History::default().admit(&facts, &off, |_| false, at(0));
         assert_eq!(standing, Standing::Admitted, "{facts:?}");
     }
+    // A server that does not say how many replicas it has may have some.
+    let silent = Facts { replicas: None, ..master("a", 3600) };
+    let standing = admit(&mut History::default(), &silent, at(0));
+    assert_eq!(standing, Standing::Refused(Cause::InfoDenied));
     // Its failover is as its restart: without the restart guard the new master votes at once.
     let rules = AdmissionRules { guard: RestartGuard::Off, ..RULES };
     let standing = History::default().admit(&master_of(1), &rules, |_| false, at(0));

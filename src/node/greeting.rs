@@ -51,7 +51,7 @@ pub(crate) struct Facts {
     /// `master_replid2` is set: the node may have been a replica a moment ago.
     pub(crate) was_replica: bool,
     /// How many replicas are connected to the node.
-    pub(crate) replicas: u64,
+    pub(crate) replicas: Option<u64>,
     /// The node has had replicas, or a master: it keeps a backlog, by default for an hour behind the
     /// last replica.
     pub(crate) has_backlog: bool,
@@ -320,7 +320,7 @@ impl Facts {
             b"loading" | b"async_loading" => self.loading |= value == "1",
             b"aof_enabled" => self.aof = Some(value == "1"),
             b"role" => self.note_role(text()),
-            b"connected_slaves" => self.replicas = value.parse().unwrap_or(u64::MAX),
+            b"connected_slaves" => self.replicas = value.parse().ok(),
             b"min_slaves_good_slaves" => self.has_floor = true,
             b"repl_backlog_active" => self.has_backlog = value == "1",
             b"master_replid" => self.replid = text(),
@@ -343,8 +343,8 @@ impl Facts {
 
     /// Whether the node has replicas, or had some lately, or was one: another server may become the
     /// master in its place.
-    pub(crate) const fn fails_over(&self) -> bool {
-        self.replicas > 0 || self.has_backlog
+    pub(crate) fn fails_over(&self) -> bool {
+        self.replicas.is_some_and(|replicas| replicas > 0) || self.has_backlog
     }
 
     /// The identity of this process, as far as the node tells it.

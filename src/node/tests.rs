@@ -27,6 +27,7 @@ pub(super) fn master(run_id: &str, uptime_s: u64) -> Facts {
     Facts {
         run_id: Some(run_id.into()),
         replid: Some(format!("r{run_id}")),
+        replicas: Some(0),
         uptime_s: Some(uptime_s),
         role: Some("master".into()),
         mode: Some("standalone".into()),
@@ -243,8 +244,12 @@ fn a_server_without_hello_is_greeted_again_in_resp2() {
     assert!(!conclude(&mut node, 0));
     assert!(sent(&mut node).starts_with("*2 $4 AUTH $2 pw *2 $4 INFO $6 server"));
     let server = info("redis_version:5.0.14\r\nrun_id:x\r\nuptime_in_seconds:99");
-    let answers =
-        format!("+OK\r\n{server}{}{}{}", info(""), info("loading:0"), info("role:master"));
+    let answers = format!(
+        "+OK\r\n{server}{}{}{}",
+        info(""),
+        info("loading:0"),
+        info("role:master\r\nconnected_slaves:0")
+    );
     assert_eq!(feed(&mut node, answers.as_bytes()), Ok(true));
     assert!(!conclude(&mut node, 0), "it has to release by scripts");
     assert_eq!(sent(&mut node), "*3 $4 EVAL $8 return 1 $1 0 ");
@@ -344,6 +349,7 @@ const REDIS_70: &str = "+server\r\n+redis\r\n+version\r\n+7.0.15\r\n+role\r\n+ma
 
 /// The answers to a greeting.
 pub(super) fn greeting(hello: &str, server: &str, replication: &str) -> String {
+    let replication = &format!("connected_slaves:0\r\n{replication}");
     let infos = [server, "", "", replication].map(info).concat();
     format!("%4\r\n{hello}+proto\r\n:3\r\n{infos}")
 }

@@ -41,7 +41,12 @@ const ROWS: [Row; 10] = [
         code: [0, 78],
         words: "EVAL",
     },
-    row("`INFO`", &["--rename-command", "INFO", ""], 78, "denies INFO"),
+    row(
+        "`INFO`, or `connected_slaves` in it",
+        &["--rename-command", "INFO", ""],
+        78,
+        "denies INFO",
+    ),
     row("`maxmemory-policy`", &["--maxmemory-policy", "volatile-lru"], 78, "set noeviction"),
 ];
 

@@ -19,7 +19,7 @@ fn rig_of(skews: &[i64], change: impl FnOnce(Config) -> Config) -> Rig {
     for (index, skew) in skews.iter().enumerate() {
         let time = WALL.checked_add_signed(*skew).unwrap();
         let info = format!(
-            "run_id:{index}\r\nuptime_in_seconds:9999\r\nserver_time_usec:{time}\r\nrole:master\r\n"
+            "run_id:{index}\r\nconnected_slaves:0\r\nuptime_in_seconds:9999\r\nserver_time_usec:{time}\r\nrole:master\r\n"
         );
         rig.greet(index, HELLO, &info);
     }

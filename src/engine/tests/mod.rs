@@ -101,7 +101,11 @@ impl Rig {
 
     /// Connects a node and answers its greeting: a Valkey 9.1 with its own run id.
     fn connect(&mut self, index: usize) {
-        self.greet(index, HELLO, &format!("run_id:{index}\r\nuptime_in_seconds:9999\r\n"));
+        self.greet(
+            index,
+            HELLO,
+            &format!("run_id:{index}\r\nconnected_slaves:0\r\nuptime_in_seconds:9999\r\n"),
+        );
     }
 
     /// Time passes until the engine asks for a connection to the node.
