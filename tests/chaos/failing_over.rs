@@ -2,6 +2,7 @@
 //! fails over and loses its last writes: the old master dies, or it is cut off from its replica and
 //! still serves the clients that are connected to it.
 
+use std::mem;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -26,14 +27,19 @@ const LIMIT: Duration = Duration::from_secs(40);
 /// The setting with which a master that is cut off ceases to grant.
 const FLOOR: [&str; 2] = ["--min-replicas-to-write", "1"];
 
+/// One server of a pair.
+struct Side {
+    server: RealServer,
+    /// Its address for its replica.
+    link: Door,
+}
+
 /// A master and its replica.
 struct Pair {
-    servers: [RealServer; 2],
+    master: Side,
+    replica: Side,
     /// The address of the master, for clients.
     door: Door,
-    /// The address of each server, for its replica.
-    links: [Door; 2],
-    master: usize,
 }
 
 /// What happens to the old master.
@@ -45,73 +51,72 @@ enum End {
     IsCutOff,
 }
 
-impl Pair {
+impl Side {
     fn start(kind: Kind, args: &[&str]) -> Self {
         let args = [&["--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"], args];
-        let servers = [(); 2].map(|()| RealServer::start(kind, &args.concat()));
-        let links = [0, 1].map(|index: usize| Door::open(servers[index].port()));
-        let door = Door::open(servers[0].port());
-        let pair = Self { servers, door, links, master: 0 };
-        pair.follow(1);
-        pair
+        let server = RealServer::start(kind, &args.concat());
+        Self { link: Door::open(server.port()), server }
     }
 
-    /// Makes `server` the replica of the other one, and returns once it has the keys.
-    fn follow(&self, server: usize) {
-        let port = self.links[1 - server].port.to_string();
-        self.servers[server].command(&["REPLICAOF", "127.0.0.1", &port]);
-        let is_up = || self.replication(server).contains("master_link_status:up");
+    /// Makes the server the replica of `master`, and returns once it has the keys.
+    fn follow(&self, master: &Self) {
+        self.server.command(&["REPLICAOF", "127.0.0.1", &master.link.port.to_string()]);
+        let is_up = || {
+            let info = self.server.command(&["INFO", "replication"]);
+            String::from_utf8_lossy(&info).contains("master_link_status:up")
+        };
         assert!(eventually(LIMIT, is_up), "it does not follow");
     }
 
-    fn replication(&self, server: usize) -> String {
-        let info = self.servers[server].command(&["INFO", "replication"]);
-        String::from_utf8_lossy(&info).into_owned()
+    /// Whether the server takes writes.
+    fn takes_writes(&self) -> bool {
+        self.server.command(&["SET", "probe", "x", "PX", "10"]) == b"+OK\r\n"
     }
+}
 
-    /// Whether the master takes writes, as a client that is connected to it sees it.
-    fn takes_writes(&self, server: usize) -> bool {
-        self.servers[server].command(&["SET", "probe", "x", "PX", "10"]) == b"+OK\r\n"
+impl Pair {
+    fn start(kind: Kind, args: &[&str]) -> Self {
+        let (master, replica) = (Side::start(kind, args), Side::start(kind, args));
+        replica.follow(&master);
+        Self { door: Door::open(master.server.port()), master, replica }
     }
 
     /// Fails over, without the writes of the last moment. Returns once the old master is the
     /// replica of the new one.
     ///
-    /// While the old master still grants, the master of `other`, if any, stands still now and then: so a lock
-    /// rests on the old master and one node more, and another lock could rest on the new master and
-    /// the node that did not hear of the first.
+    /// While the old master still grants, the master of `other`, if any, stands still now and then:
+    /// so a lock rests on the old master and one node more, and another lock could rest on the new
+    /// master and the node that did not hear of the first.
     fn fail_over(&mut self, other: Option<&Self>, end: End) {
-        let (old, new) = (self.master, 1 - self.master);
-        self.links[old].hold();
-        let sets = self.servers[old].calls("set");
-        let loses = || self.servers[old].calls("set") > sets + 10;
+        self.master.link.hold();
+        let sets = self.master.server.calls("set");
+        let loses = || self.master.server.calls("set") > sets + 10;
         assert!(eventually(LIMIT, loses), "clients write nothing");
         if end == End::Dies {
-            self.servers[old].kill9();
+            self.master.server.kill9();
         }
-        assert!(self.servers[new].command(&["REPLICAOF", "NO", "ONE"]).starts_with(b"+OK"));
+        assert!(self.replica.server.command(&["REPLICAOF", "NO", "ONE"]).starts_with(b"+OK"));
         let promoted_at = now();
-        self.door.move_to(self.servers[new].port());
-        self.master = new;
+        self.door.move_to(self.replica.server.port());
         if end == End::Dies {
-            self.servers[old].restart();
+            self.master.server.restart();
         } else {
             let has_ceased = || {
                 if let Some(other) = other {
-                    let blinking = &other.servers[other.master];
-                    blinking.freeze();
+                    other.master.server.freeze();
                     thread::sleep(ms(250));
-                    blinking.thaw();
+                    other.master.server.thaw();
                     thread::sleep(ms(100));
                 }
-                !self.takes_writes(old)
+                !self.master.takes_writes()
             };
             // Without the floor it goes on for ever.
             eventually(CEASES_WITHIN, has_ceased);
             println!("the old master took writes for {:?}", promoted_at.until(now()));
         }
-        self.links[old].release();
-        self.follow(old);
+        self.master.link.release();
+        self.master.follow(&self.replica);
+        mem::swap(&mut self.master, &mut self.replica);
         // Without `READONLY`, its clients may go on to wait for answers of the replica.
         self.door.cut();
     }
