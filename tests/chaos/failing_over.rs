@@ -34,10 +34,11 @@ struct Side {
     link: Door,
 }
 
-/// A master and its replica.
+/// A master and its replica, and a server that takes the replica's place once that is promoted.
 struct Pair {
     master: Side,
     replica: Side,
+    spare: Side,
     /// The address of the master, for clients.
     door: Door,
 }
@@ -45,7 +46,6 @@ struct Pair {
 /// What happens to the old master.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum End {
-    /// The process dies, and a new one takes its place as the replica.
     Dies,
     /// It is cut off from its replica, and its clients stay.
     IsCutOff,
@@ -76,13 +76,13 @@ impl Side {
 
 impl Pair {
     fn start(kind: Kind, args: &[&str]) -> Self {
-        let (master, replica) = (Side::start(kind, args), Side::start(kind, args));
+        let [master, replica, spare] = [(); 3].map(|()| Side::start(kind, args));
         replica.follow(&master);
-        Self { door: Door::open(master.server.port()), master, replica }
+        Self { door: Door::open(master.server.port()), master, replica, spare }
     }
 
-    /// Fails over, without the writes of the last moment. Returns once the old master is the
-    /// replica of the new one.
+    /// Fails over, without the writes of the last moment. The new master can grant as soon as it has
+    /// the spare as its replica. Returns once the old master grants no more.
     ///
     /// While the old master still grants, the master of `other`, if any, stands still now and then:
     /// so a lock rests on the old master and one node more, and another lock could rest on the new
@@ -98,6 +98,7 @@ impl Pair {
         assert!(self.replica.server.command(&["REPLICAOF", "NO", "ONE"]).starts_with(b"+OK"));
         let promoted_at = now();
         self.door.move_to(self.replica.server.port());
+        self.spare.follow(&self.replica);
         if end == End::Dies {
             self.master.server.restart();
         } else {
@@ -115,9 +116,9 @@ impl Pair {
             println!("the old master took writes for {:?}", promoted_at.until(now()));
         }
         self.master.link.release();
-        self.master.follow(&self.replica);
         mem::swap(&mut self.master, &mut self.replica);
-        // Without `READONLY`, its clients may go on to wait for answers of the replica.
+        mem::swap(&mut self.replica, &mut self.spare);
+        // The clients of the old master come to the new one.
         self.door.cut();
     }
 }
