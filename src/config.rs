@@ -11,37 +11,11 @@ use crate::address::{self, Address};
 use crate::checked::Checked;
 use crate::client_name::{self, Process};
 use crate::error::ConfigError;
+use crate::guards::{Admission, FailoverGuard, RestartGuard};
 use crate::quorum::{Drift, NodeMask, Quorum};
 use crate::retry::Retry;
 #[cfg(feature = "tls")]
 use crate::tls::Tls;
-
-/// Whether a node that lost its memory may vote before every lock that it may have lost has
-/// expired.
-///
-/// Source: "Distributed Locks with Redis", on delayed restarts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum RestartGuard {
-    /// A restarted node's votes do not count until it has run for `max_ttl` plus the drift.
-    #[default]
-    On,
-    /// Votes count at once. Safe only where every node keeps its keys across any restart
-    /// (`appendonly yes` and `appendfsync always`).
-    Off,
-}
-
-/// How the client treats a node that denies INFO (by an ACL), so that the client cannot check it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum Admission {
-    /// The node does not vote.
-    #[default]
-    Strict,
-    /// The node votes. The client cannot check its eviction policy, cannot tell a duplicate node,
-    /// and does not see a restart before its first connection.
-    Lenient,
-}
 
 /// How a blocking call, and the I/O thread of a `Client`, polls its sockets while there is nothing
 /// to read.
@@ -60,8 +34,8 @@ pub enum IdleStrategy {
 
 /// The nodes and settings of a client.
 ///
-/// All clients of the same locks must have the same nodes, `quorum`, `max_ttl`, `restart_guard` and
-/// `key_prefix`: mutual exclusion depends on it. No client refuses another for its settings;
+/// All clients of the same locks must have the same nodes, `quorum`, `max_ttl`, `restart_guard`,
+/// `failover_guard` and `key_prefix`: mutual exclusion depends on it. No client refuses another for its settings;
 /// `redbolt doctor` names the clients that differ.
 ///
 /// | setting | default | range |
@@ -73,6 +47,7 @@ pub enum IdleStrategy {
 /// | `drift_factor` | 0.01 | 0.0001 to 0.5 of the TTL, and 2 ms |
 /// | `max_ttl` | 30 s | 4 ms to 24 days; also how long a restarted node does not vote |
 /// | `restart_guard` | on | |
+/// | `failover_guard` | on | |
 /// | `admission` | strict | |
 /// | `retry` | 200 to 400 ms apart, 10 s in all | |
 /// | `idle_strategy` | park | |
@@ -104,6 +79,7 @@ pub struct Config {
     pub(crate) drift_factor: f64,
     pub(crate) max_ttl: Duration,
     pub(crate) restart_guard: RestartGuard,
+    pub(crate) failover_guard: FailoverGuard,
     pub(crate) admission: Admission,
     pub(crate) retry: Retry,
     pub(crate) idle_strategy: IdleStrategy,
@@ -153,6 +129,7 @@ impl Config {
             drift_factor: 0.01,
             max_ttl: Duration::from_secs(30),
             restart_guard: RestartGuard::On,
+            failover_guard: FailoverGuard::On,
             admission: Admission::Strict,
             retry: Retry::default(),
             idle_strategy: IdleStrategy::Park,
@@ -221,6 +198,14 @@ impl Config {
     #[must_use]
     pub const fn restart_guard(mut self, guard: RestartGuard) -> Self {
         self.restart_guard = guard;
+        self
+    }
+
+    /// Whether masters with replicas must cease to grant when they are cut off. See
+    /// [`FailoverGuard`]. On by default. All clients of the same locks must agree on it.
+    #[must_use]
+    pub const fn failover_guard(mut self, guard: FailoverGuard) -> Self {
+        self.failover_guard = guard;
         self
     }
 
@@ -481,6 +466,7 @@ impl fmt::Debug for Config {
             .field("drift_factor", &self.drift_factor)
             .field("max_ttl", &self.max_ttl)
             .field("restart_guard", &self.restart_guard)
+            .field("failover_guard", &self.failover_guard)
             .field("admission", &self.admission)
             .field("retry", &self.retry)
             .field("idle_strategy", &self.idle_strategy)

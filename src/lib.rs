@@ -120,6 +120,7 @@ mod config;
 #[cfg(feature = "metrics")]
 mod count;
 mod error;
+mod guards;
 #[cfg(feature = "metrics")]
 mod histogram;
 mod key;
@@ -154,7 +155,7 @@ pub mod fuzzing;
 #[cfg(unix)]
 pub use client::{Call, Client, Guard, Observer, wait_all};
 #[cfg(unix)]
-pub use config::{Admission, Config, IdleStrategy, RestartGuard};
+pub use config::{Config, IdleStrategy};
 #[cfg(unix)]
 pub use driver::clock::now;
 #[cfg(unix)]
@@ -163,6 +164,7 @@ pub use error::{
     Ballot, Cause, ConfigError, ConnectError, DetachError, ExtendError, LockError, UnlockError,
     Unlocked, Vote,
 };
+pub use guards::{Admission, FailoverGuard, RestartGuard};
 pub use options::LockOptions;
 pub use quorum::Quorum;
 pub use retry::Retry;

@@ -95,8 +95,10 @@
 //! | 3b | no process is copied while it holds a lease or waits for one | you |
 //! | 4 | a granted key stays for its TTL: no eviction, no FLUSHALL, no other writer | Redbolt refuses nodes that may evict; the rest is you |
 //! | 5 | a node that restarts empty does not vote until every lock it may have lost has expired | Redbolt: the restart guard; it rests on `uptime_in_seconds`, and for a node that was a replica on a marker that the first client writes there, so a node's wall clock must not jump forward while it is young; a client whose user may not write `redbolt:since:*` waits each time |
-//! | 5a | a node that was a replica shows it to clients that meet it later | Redbolt, where the server keeps `master_replid2`: `repl-backlog-ttl` is longer than `max_ttl` (an hour by default) |
-//! | 6 | no replicas, no cluster, no proxy | Redbolt refuses nodes that say they are one; a proxy does not say so |
+//! | 5a | a node that was a replica shows it to clients that meet it later | Redbolt, where the server keeps `master_replid2`: `repl-backlog-ttl` is longer than `max_ttl` and 13 s (an hour by default) |
+//! | 5b | a master that was cut off from its replicas grants for at most 13 s after one of them is promoted | Redbolt refuses a master whose writes do not need all its replicas ([`FailoverGuard`](crate::FailoverGuard)); that it knows all replicas, and a `min-replicas-max-lag` that it may not read, rest on you |
+//! | 5c | no node fails over and back within a second | you |
+//! | 6 | no node is a replica or of a cluster, and a connection stays with its server | Redbolt refuses nodes that say they are one; a proxy does not say so |
 //! | 7 | clock rates differ by less than `drift_factor` | you (1 % is a thousand times what a quartz does) |
 //! | 8 | the work ends before the deadline | you: check [`Lease::remaining`](crate::Lease::remaining) before each effect, and let the resource refuse it by its fence ([`crate::fence`], [`crate::guide::fencing`]) |
 //!
@@ -130,6 +132,7 @@
 //! | a lease that is extended was held all the time | `src/engine/tests/extending.rs` |
 //! | a lease that is kept alive outlives its nodes, and is given to none that was told to delete it | `src/engine/tests/healing.rs`, `outliving.rs`: a day with 500 restarts; five real servers that forget it in turn (`tests/run chaos`) |
 //! | a restarted node, or one that was a replica for a moment, does not vote before its time | `src/node/tests.rs`, `tests/it/greeting.rs`, `tests/it/promoted.rs` |
+//! | two masters of one node, at a failover, give no lock to two holders | `src/node/failing_over.rs`, `tests/it/promoted.rs`; three pairs that fail over (`tests/run chaos`) |
 //! | every call ends by its own deadline | `tests/it/faulty_nodes.rs`, `tests/it/retry.rs` |
 //! | no bytes make the client panic, hang, or use unbounded memory | `src/resp/tests`, `tests/run fuzz` |
 //! | memory is bounded whatever a node does | `src/engine/tests/waiting.rs`, `releasing.rs` |

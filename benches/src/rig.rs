@@ -40,7 +40,8 @@ impl Rig {
         let len = self.engine.output(node).len();
         self.engine.handle_sent(node, len);
         let hello = "%3\r\n+server\r\n+valkey\r\n+version\r\n+9.1.2\r\n+proto\r\n:3\r\n";
-        let info = format!("run_id:{}\r\nuptime_in_seconds:9999", node.index());
+        let info =
+            format!("run_id:{}\r\nconnected_slaves:0\r\nuptime_in_seconds:9999", node.index());
         let info = format!("${}\r\n{info}\r\n", info.len()).repeat(4);
         self.engine.handle_bytes(node, format!("{hello}{info}").as_bytes(), self.now);
         // The engine then subscribes to its channel, and writes what it owes behind that.

@@ -88,7 +88,7 @@ fn judge_node(node: &Examined, clients: &Clients, advice: &mut Advice) {
         }
     }
     judge.memory();
-    judge.history();
+    judge.history(clients);
 }
 
 /// What happened to a node that waits `left` for its vote. One that restarted waits until its age is the
@@ -201,6 +201,9 @@ impl Judge<'_> {
         if self.node.state == NodeState::Admitted && is_deaf && has_publish {
             denied.push("SUBSCRIBE");
         }
+        if self.node.state == NodeState::Admitted && !self.node.resp3 {
+            self.note("speaks RESP2 only, so a waiter polls for the lock: RESP3 needs HELLO there");
+        }
         if !denied.is_empty() {
             let grants: Vec<String> =
                 denied.iter().map(|command| format!("+{}", command.to_lowercase())).collect();
@@ -245,19 +248,24 @@ impl Judge<'_> {
         }
     }
 
-    fn history(&mut self) {
+    fn history(&mut self, clients: &Clients) {
         let node = self.node;
         if let Some(what) = node.failed_save {
             self.note(format!("{what} failed, so it may refuse locks: repair its disk"));
         }
-        if node.replicas > 0 {
+        if node.fails_over && !clients.failover_guard_is_on {
+            self.find(
+                Level::Unsafe,
+                "may fail over, and --failover-guard is off: two holders are possible if a replica is \
+                 promoted while this master serves clients",
+            );
+        } else if node.fails_over && node.state == NodeState::Admitted {
             self.note(format!(
-                "has {} replicas; a failover to one of them may lose locks: keep lock nodes \
-                 without failover",
+                "has {} of its replicas; without one of them it grants no locks, and after a failover \
+                 it waits 13 s longer than after a restart: a master without replicas does neither",
                 node.replicas
             ));
-        }
-        if node.was_replica {
+        } else if node.was_replica {
             self.note(
                 "was a replica before it was made a master, or had replicas before it restarted, and \
                  locks may have been lost by that: keep lock nodes without replicas",
@@ -326,6 +334,21 @@ mod tests {
     }
 
     #[test]
+    fn a_master_that_may_fail_over_is_worth_a_word_and_unsafe_without_its_guard() {
+        let mut nodes = three();
+        (nodes[0].fails_over, nodes[0].replicas, nodes[0].was_replica) = (true, 1, true);
+        let advice = advise(&nodes, &clients(2, true));
+        assert!(advice.verdict() == Level::Ok && advice.findings.len() == 1, "{advice:?}");
+        assert!(advice.findings[0].text.starts_with("has 1 of its replicas"), "{advice:?}");
+        let off = Clients { failover_guard_is_on: false, ..clients(2, true) };
+        assert!(advise(&nodes, &off).is_unsafe());
+        (nodes[0].state, nodes[0].cause) = (NodeState::Refused, Cause::Unguarded);
+        let advice = advise(&nodes, &clients(2, true));
+        assert_eq!(advice.verdict(), Level::Degraded, "{advice:?}");
+        assert!(advice.findings[0].text.contains("two holders would be possible"), "{advice:?}");
+    }
+
+    #[test]
     fn without_the_guard_only_fsync_always_is_safe() {
         let mut nodes = three();
         assert_eq!(advise(&nodes, &clients(2, false)).of(Level::Unsafe).count(), 3);
@@ -379,8 +402,9 @@ mod tests {
             (nodes[node].direct_wake, nodes[node].resp3) = (false, resp3);
         }
         let advice = advise(&nodes, &clients(2, true));
-        assert!(advice.verdict() == Level::Ok && advice.findings.len() == 1, "{advice:?}");
+        assert!(advice.verdict() == Level::Ok && advice.findings.len() == 2, "{advice:?}");
         assert!(advice.findings[0].text.contains("+subscribe"), "{advice:?}");
+        assert!(advice.findings[1].text.contains("RESP2 only"), "{advice:?}");
     }
 
     #[test]

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use super::bench::BenchArgs;
+use super::bench_args::BenchArgs;
 use super::duration::{duration, ttl, wait};
 use super::names::{Name, key_parser, pattern_parser, token_parser};
+use super::switch::Switch;
 
 /// Locks on N independent Redis or Valkey masters
 #[derive(Debug, Parser)]
@@ -62,6 +63,9 @@ pub(crate) struct Global {
     /// Whether a restarted node waits for --max-ttl before it votes [default: on]
     #[arg(long, global = true, value_name = "on|off", hide_possible_values = true)]
     pub(crate) restart_guard: Option<Switch>,
+    /// Whether a master that may fail over must cease when it is cut off [default: on]
+    #[arg(long, global = true, value_name = "on|off", hide_possible_values = true)]
+    pub(crate) failover_guard: Option<Switch>,
     /// Votes needed for a lock [default: more than half of the nodes]
     #[arg(long, global = true, value_name = "K")]
     pub(crate) quorum: Option<usize>,
@@ -101,12 +105,6 @@ pub(crate) struct Global {
     /// The file that names the nodes, if no option and no variable does.
     #[arg(skip)]
     pub(crate) named_in: Option<PathBuf>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Switch {
-    On,
-    Off,
 }
 
 #[derive(Debug, Subcommand)]
@@ -507,7 +505,7 @@ pub(crate) struct StatusArgs {
 #[command(after_help = "\
 Exit code 0 when all nodes vote and locks are safe. 1 when locks are safe and some node does not vote
 (degraded). 78 when no lock can be taken, or two clients could come to hold one (unsafe). A note
-changes nothing. --max-ttl, --quorum and --restart-guard must be those of the clients.
+changes nothing. --max-ttl, --quorum and the guards must be those of the clients.
 
 For scripts that restart nodes one by one: --wait looks again until all nodes vote and locks are safe.
 

@@ -12,13 +12,14 @@ use serde_json::{Value, json};
 
 use crate::advice::{Advice, Finding, advise};
 use crate::agreement::{self, Agreed, SHOWN_MAX};
-use crate::args::{DoctorArgs, Global, Switch};
+use crate::args::{DoctorArgs, Global};
 use crate::examined::{Clients, Examined};
 use crate::exit::{DEGRADED, Failure, UNSAFE};
 use crate::fitness::Level;
 use crate::inspect::{NodeReport, examine};
 use crate::output::{Paint, say, short, us};
 use crate::progress::Progress;
+use crate::switch::Switch;
 use crate::table::Table;
 use crate::terminal::wrap;
 use crate::{inspect, look, settings, terminal};
@@ -75,6 +76,7 @@ fn look(global: &Global, args: &DoctorArgs) -> Result<Found, Failure> {
     let clients = Clients {
         lists: settings::quorums(global, &config)?,
         guard_is_on: global.restart_guard != Some(Switch::Off),
+        failover_guard_is_on: global.failover_guard != Some(Switch::Off),
         max_ttl: settings::max_ttl(global),
         max_clock_skew: settings::max_clock_skew(global),
         has_key: args.key.is_some(),
@@ -162,6 +164,7 @@ fn examined(report: &NodeReport, asked_us: i64) -> Examined {
     let health = &report.health;
     let info = |name: &str| report.info(name).map(str::to_owned);
     let number = |name: &str| report.info(name).and_then(|text| text.parse::<u64>().ok());
+    let replicas = number("connected_slaves").unwrap_or(0);
     // The node read its clock about half a round trip after the request.
     let clock_us = report.time_us.zip(report.round_trip).and_then(|(time, round_trip)| {
         let half = i64::try_from(us(round_trip) / 2).ok()?;
@@ -183,7 +186,8 @@ fn examined(report: &NodeReport, asked_us: i64) -> Examined {
         maxmemory: number("maxmemory"),
         used_memory: number("used_memory"),
         evicted: number("evicted_keys").unwrap_or(0),
-        replicas: info("connected_slaves").and_then(|count| count.parse().ok()).unwrap_or(0),
+        replicas,
+        fails_over: replicas > 0 || number("repl_backlog_active") == Some(1),
         was_replica: info("master_replid2").is_some_and(|id| id.bytes().any(|byte| byte != b'0')),
         uptime: number("uptime_in_seconds").map(Duration::from_secs).or(health.uptime),
         info_denied: health.info_denied,

@@ -8,6 +8,9 @@ use redbolt::inspect::{NodeMask, NodeState};
 /// The commands that release a lock. One of them is enough.
 pub(crate) const RELEASING: [&str; 3] = ["DELIFEQ", "DELEX", "EVAL"];
 
+/// Those of them that only newer servers know.
+const NATIVE: [&str; 2] = ["DELIFEQ", "DELEX"];
+
 /// One node as the doctor found it.
 #[derive(Clone, Debug)]
 pub(crate) struct Examined {
@@ -28,7 +31,9 @@ pub(crate) struct Examined {
     pub(crate) maxmemory: Option<u64>,
     pub(crate) used_memory: Option<u64>,
     pub(crate) evicted: u64,
-    pub(crate) replicas: u32,
+    pub(crate) replicas: u64,
+    /// It has had replicas, or a master, by its backlog.
+    pub(crate) fails_over: bool,
     pub(crate) was_replica: bool,
     pub(crate) uptime: Option<Duration>,
     pub(crate) info_denied: bool,
@@ -53,6 +58,7 @@ pub(crate) struct Clients {
     /// The nodes of each list, and how many of their votes a lock needs.
     pub(crate) lists: Vec<(NodeMask, usize)>,
     pub(crate) guard_is_on: bool,
+    pub(crate) failover_guard_is_on: bool,
     pub(crate) max_ttl: Duration,
     pub(crate) max_clock_skew: Duration,
     /// Whether the user named a lock whose key the node must permit.
@@ -65,8 +71,11 @@ impl Examined {
         self.is_reachable && self.server.is_some()
     }
 
+    /// Whether the user may not run a command, or the server hides it.
     pub(crate) fn is_denied(&self, command: &str) -> bool {
-        self.refusal(command) == Some(Cause::NoPermission)
+        let refusal = self.refusal(command);
+        let is_hidden = refusal == Some(Cause::Unsupported) && !NATIVE.contains(&command);
+        is_hidden || refusal == Some(Cause::NoPermission)
     }
 
     /// Why the node does not run a command.
@@ -136,6 +145,7 @@ pub(crate) mod samples {
             used_memory: Some(1 << 20),
             evicted: 0,
             replicas: 0,
+            fails_over: false,
             was_replica: false,
             uptime: Some(Duration::from_secs(3600)),
             info_denied: false,
@@ -154,6 +164,13 @@ pub(crate) mod samples {
         let nodes = (0..32).filter_map(redbolt::inspect::NodeId::new).collect();
         let lists = vec![(nodes, quorum)];
         let (max_ttl, max_clock_skew) = (Duration::from_secs(30), Duration::from_secs(1));
-        Clients { lists, guard_is_on, max_ttl, max_clock_skew, has_key: false }
+        Clients {
+            lists,
+            guard_is_on,
+            failover_guard_is_on: true,
+            max_ttl,
+            max_clock_skew,
+            has_key: false,
+        }
     }
 }

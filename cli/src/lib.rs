@@ -11,6 +11,7 @@ mod agreement;
 mod alarm;
 mod args;
 mod bench;
+mod bench_args;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod cgroup;
 mod child;
@@ -52,6 +53,7 @@ mod settings;
 mod signals;
 mod sources;
 mod status;
+mod switch;
 mod table;
 mod terminal;
 mod times;

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use redbolt::inspect::NodeState;
 use redbolt::{Lease, LockOptions, now};
 use serde_json::json;
 

@@ -74,7 +74,13 @@ pub(crate) fn remedy(cause: Cause) -> &'static str {
         Cause::Protocol => "check that host and port are those of a Redis or Valkey server",
         Cause::OutOfMemory => "raise maxmemory there, or give locks a server of their own",
         Cause::SaveFailed => "repair its disk, or the permission to write there",
-        Cause::NoReplicas => "set min-replicas-to-write 0 there",
+        Cause::NoReplicas => {
+            "bring its replicas back (without replicas: min-replicas-to-write 0 there)"
+        }
+        Cause::Unguarded => {
+            "two holders would be possible: set min-replicas-to-write there to the number of its \
+             replicas and min-replicas-max-lag to 10, or run it without replicas"
+        }
         Cause::KeyDenied => "grant the user the keys of the locks",
         Cause::NoScripts => "grant the user +eval +get +set",
         Cause::ClockOff => "set its clock and this machine's by NTP, or raise --max-clock-skew",

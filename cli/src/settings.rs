@@ -7,10 +7,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use redbolt::inspect::NodeMask;
-use redbolt::{Config, Quorum, RestartGuard};
+use redbolt::{Config, FailoverGuard, Quorum, RestartGuard};
 
-use crate::args::{Global, Switch};
+use crate::args::Global;
 use crate::exit::Failure;
+use crate::switch::Switch;
 
 /// What clients call themselves that were given no name.
 const PROGRAM: &str = "redbolt";
@@ -55,6 +56,9 @@ pub(crate) fn config_of(global: &Global, nodes: &str) -> Result<Config, Failure>
     }
     if global.restart_guard == Some(Switch::Off) {
         config = config.restart_guard(RestartGuard::Off);
+    }
+    if global.failover_guard == Some(Switch::Off) {
+        config = config.failover_guard(FailoverGuard::Off);
     }
     if let Some(prefix) = &global.prefix {
         config = config.key_prefix(prefix.as_bytes());

@@ -11,9 +11,10 @@ use std::{env, fs};
 use clap::ValueEnum as _;
 use toml::{Table, Value};
 
-use crate::args::{Global, Switch};
+use crate::args::Global;
 use crate::duration::duration;
 use crate::exit::Failure;
+use crate::switch::Switch;
 
 /// The variable that names the file.
 const FILE_VARIABLE: &str = "REDBOLT_CONFIG";
@@ -75,11 +76,12 @@ macro_rules! setting {
     };
 }
 
-pub(crate) const SETTINGS: [Setting; 14] = [
+pub(crate) const SETTINGS: [Setting; 15] = [
     setting!("nodes", "", nodes, Ok::<_, String>, |nodes| without_passwords(nodes)),
     setting!("next-nodes", "", next_nodes, Ok::<_, String>, |nodes| without_passwords(nodes)),
     setting!("max-ttl", "30s", max_ttl, time, shown_time),
     setting!("restart-guard", "on", restart_guard, switch, shown_switch),
+    setting!("failover-guard", "on", failover_guard, switch, shown_switch),
     setting!("quorum", "more than half", quorum, count, usize::to_string),
     setting!("node-timeout", "50ms", node_timeout, time, shown_time),
     setting!("max-clock-skew", "1s", max_clock_skew, time, shown_time),

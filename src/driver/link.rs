@@ -26,10 +26,12 @@ pub(super) struct Link {
     untried: Vec<SocketAddr>,
     /// Whether a thread is looking the name up.
     pub(super) is_resolving: bool,
-    /// The addresses of the name; the one that worked last comes first.
+    /// The addresses of the name; the one that served last comes first.
     known: Vec<SocketAddr>,
     /// The address to which the socket is connected, or connects.
     current: Option<SocketAddr>,
+    /// The address that served last.
+    served: Option<SocketAddr>,
 }
 
 impl Link {
@@ -51,6 +53,7 @@ impl Link {
             is_resolving: false,
             known,
             current: None,
+            served: None,
         }
     }
 
@@ -68,7 +71,11 @@ impl Link {
         }
     }
 
-    pub(super) fn set_addresses(&mut self, addresses: Vec<SocketAddr>) {
+    pub(super) fn set_addresses(&mut self, mut addresses: Vec<SocketAddr>) {
+        if let Some(place) = addresses.iter().position(|&found| Some(found) == self.served) {
+            let address = addresses.remove(place);
+            addresses.insert(0, address);
+        }
         self.is_resolving = false;
         self.untried.clear();
         self.known = addresses;
@@ -115,8 +122,7 @@ impl Link {
         Ok(socket)
     }
 
-    /// Closes the socket. Returns whether it was connected. The next connection first tries an
-    /// address that worked.
+    /// Closes the socket. Returns whether it was connected.
     pub(super) fn disconnect(&mut self, registry: &Registry, served: bool) -> bool {
         let Some(mut socket) = self.socket.take() else { return false };
         // Closing takes the socket out of the poll as well, so an error here changes nothing.
@@ -129,18 +135,14 @@ impl Link {
         self.reads_to_end = false;
         if served {
             self.untried.clear();
-            if let Some(place) = self.known.iter().position(|&known| Some(known) == self.current) {
-                let address = self.known.remove(place);
-                self.known.insert(0, address);
-            }
-        } else {
-            self.forget_spent();
+            self.served = self.current;
         }
+        self.forget_spent();
         was_open
     }
 
-    /// If no address of the name works, the driver looks the name up again: its machine may have
-    /// been replaced.
+    /// Unless there are addresses of the name to try, the driver looks the name up again: another
+    /// machine may have it by now, even if the old one still serves.
     fn forget_spent(&mut self) {
         let is_name =
             matches!(&self.endpoint, Endpoint::Tcp { host, .. } if host.parse::<IpAddr>().is_err());

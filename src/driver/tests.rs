@@ -2,6 +2,8 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::{Driver, clock};
@@ -109,31 +111,48 @@ fn an_address_that_cannot_be_reached_at_all_is_left_for_the_next() {
     until(&mut driver, |driver| driver.nodes()[0].cause == Cause::NameUnknown);
 }
 
-/// A master that answers a greeting, and closes its connection at the next request.
-fn greets_once() -> SocketAddr {
+/// A master that answers one greeting, and closes the connection at the next request. It counts the
+/// connections made to it.
+fn greets_once() -> (SocketAddr, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("its address");
+    let count = Arc::new(AtomicUsize::new(0));
+    let counting = Arc::clone(&count);
     std::thread::spawn(move || {
         let hello = "%3\r\n+server\r\n+valkey\r\n+version\r\n+9.1.2\r\n+proto\r\n:3\r\n";
-        let info = "run_id:a\r\nuptime_in_seconds:9999\r\n";
+        let info = "run_id:a\r\nconnected_slaves:0\r\nuptime_in_seconds:9999\r\n";
         let greeting = format!("{hello}{}", format!("${}\r\n{info}\r\n", info.len()).repeat(4));
-        let (mut stream, _) = listener.accept().expect("a client");
-        let mut bytes = [0; 4096];
-        while matches!(stream.read(&mut bytes), Ok(1..)) {
-            if bytes.starts_with(b"*") && stream.write_all(greeting.as_bytes()).is_ok() {
-                bytes = [0; 4096];
+        for mut stream in listener.incoming().flatten() {
+            let mut bytes = [0; 4096];
+            if counting.fetch_add(1, Ordering::SeqCst) == 0
+                && matches!(stream.read(&mut bytes), Ok(1..))
+                && stream.write_all(greeting.as_bytes()).is_ok()
+            {
                 let _ = stream.read(&mut bytes);
-                return;
             }
         }
     });
-    address
+    (address, count)
 }
 
 #[test]
 fn the_address_that_served_last_is_tried_first() {
-    let node = greets_once();
-    let mut driver = driver_of(vec![says(""), node]);
-    until(&mut driver, |driver| driver.nodes()[0].cause == Cause::Closed);
-    assert_eq!(driver.links[0].next_address(), Some(node));
+    let ((node, _), other) = (greets_once(), closed());
+    let mut driver = driver_of(vec![other, node]);
+    until(&mut driver, |driver| driver.nodes()[0].cause == Cause::NameUnknown);
+    for found in [vec![other, node], vec![node, other]] {
+        driver.links[0].set_addresses(found);
+        assert_eq!(driver.links[0].next_address(), Some(node));
+    }
+    driver.links[0].set_addresses(vec![other]);
+    assert_eq!(driver.links[0].next_address(), Some(other));
+}
+
+/// The name may lead to a new master, while the old one still accepts connections.
+#[test]
+fn a_name_is_looked_up_for_each_connection_also_after_its_address_has_served() {
+    let (node, connections) = greets_once();
+    let mut driver = driver_of(vec![node]);
+    until(&mut driver, |driver| driver.nodes()[0].cause == Cause::NameUnknown);
+    assert_eq!(connections.load(Ordering::SeqCst), 1);
 }

@@ -173,6 +173,7 @@ impl Engine {
             | Request::Wait { .. }
             | Request::Tell
             | Request::Greeting(_)
+            | Request::Look
             | Request::Query { .. } => return,
         }
         if let Some(slot) = pending.request.slot() {
@@ -247,6 +248,7 @@ impl Engine {
                 | Request::Subscribe
                 | Request::SubscribeTransfers
                 | Request::Tell
+                | Request::Look
                 | Request::Greeting(_) => continue,
             }
             if let Some(slot) = entry.request.slot() {

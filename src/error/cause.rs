@@ -77,11 +77,15 @@ pub enum Cause {
     Sentinel,
     /// The node's `maxmemory-policy` may drop locks.
     Eviction,
+    /// After a failover the old master would go on granting: `min-replicas-to-write` is less than
+    /// its replicas, or `min-replicas-max-lag` is above 10 s.
+    Unguarded,
     /// The same server as another configured node (equal `run_id`).
     Duplicate,
     /// User or password is wrong or missing.
     Credentials,
-    /// The user may not run INFO, so the node cannot be checked.
+    /// The user may not run INFO, or the node does not say there how many replicas it has: so the
+    /// node cannot be checked.
     InfoDenied,
     /// The user may run none of the commands that delete a key only if it holds the client's token.
     NoDialect,
@@ -168,6 +172,7 @@ impl Cause {
             Self::Cluster => "cluster",
             Self::Sentinel => "sentinel",
             Self::Eviction => "eviction",
+            Self::Unguarded => "unguarded",
             Self::Duplicate => "duplicate",
             Self::Credentials => "credentials",
             Self::InfoDenied => "info_denied",
@@ -232,6 +237,9 @@ impl Cause {
             Self::Cluster => "is a cluster node",
             Self::Sentinel => "is a sentinel",
             Self::Eviction => "maxmemory-policy may evict locks (set noeviction)",
+            Self::Unguarded => {
+                "may fail over, and would go on granting then (set min-replicas-to-write)"
+            }
             Self::Duplicate => "is the same server as another node",
             Self::Credentials => "user or password refused",
             Self::InfoDenied => "INFO denied (grant it, or choose lenient admission)",

@@ -6,13 +6,15 @@
 //! - A node that may have lost its memory does not vote until every lock that it may have granted
 //!   before has expired: `G = max_ttl + drift` after the loss. (Test: the guard's table in
 //!   `tests.rs`.)
+//! - After a failover the old master may grant for a while longer. The wait of the new one is longer
+//!   by that, and a master that would grant for longer does not vote. (Test: the failover's tables.)
 //! - An answer counts only for the incarnation that gave it: a connection is one process.
 //! - `now` is read after the answers: ages and remaining times count from it.
 
 use std::time::Duration;
 
-use crate::config::{Admission, RestartGuard};
 use crate::error::Cause;
+use crate::guards::{Admission, FailoverGuard, RestartGuard};
 use crate::node::greeting::{Facts, MASTER};
 use crate::rules;
 use crate::time::Instant;
@@ -23,7 +25,43 @@ pub(crate) struct AdmissionRules {
     pub(crate) guard: RestartGuard,
     /// `G`: how long a node without memory does not vote.
     pub(crate) guard_time: Duration,
+    pub(crate) failover_guard: FailoverGuard,
     pub(crate) admission: Admission,
+}
+
+/// For how long after a failover an old master may still grant: its replica acknowledged just before,
+/// the lag is [`LAG_MAX_S`] in whole seconds, and the master looks at it each second. One second more
+/// is for an acknowledgement and a look that come late.
+const OLD_MASTER_GRANTS: Duration = Duration::from_secs(LAG_MAX_S + 3);
+
+/// The longest `min-replicas-max-lag`, in seconds: the servers' default.
+const LAG_MAX_S: u64 = 10;
+
+impl AdmissionRules {
+    /// How long a node that shows these facts does not vote after it lost its memory.
+    fn wait(&self, facts: &Facts) -> Duration {
+        let fails_over = self.failover_guard == FailoverGuard::On && facts.fails_over();
+        let is_promoted = fails_over && rules::may_have_been_replica(facts.was_replica);
+        if rules::may_old_master_grant(is_promoted) {
+            self.guard_time.saturating_add(OLD_MASTER_GRANTS)
+        } else {
+            self.guard_time
+        }
+    }
+
+    /// Whether a failover of the node could leave a master that goes on granting.
+    fn is_unguarded(&self, facts: &Facts) -> bool {
+        if self.failover_guard == FailoverGuard::Off || !facts.fails_over() {
+            return false;
+        }
+        let replicas = facts.replicas.unwrap_or(u64::MAX);
+        let may_go_on = match facts.floor {
+            Some(floor) => floor.replicas < replicas || floor.lag_s > LAG_MAX_S,
+            // The user may not read the settings. With one replica any floor is enough.
+            None => facts.is_asked_more && replicas > 1,
+        };
+        self.guard == RestartGuard::Off || !facts.has_floor || may_go_on
+    }
 }
 
 /// The client's memory of a node across its connections.
@@ -62,7 +100,7 @@ impl History {
         is_duplicate: impl FnOnce(&str) -> bool,
         now: Instant,
     ) -> Standing {
-        if let Some(cause) = refusal(facts, rules.admission) {
+        if let Some(cause) = refusal(facts, rules) {
             if matches!(cause, Cause::Replica | Cause::MasterDown) {
                 self.remember_replica(facts, rules, now);
             }
@@ -90,10 +128,11 @@ impl History {
         let is_same = identity == self.identity && (identity.is_some() || facts.is_again);
         let same_process = self.known && is_same;
         let same_role = rules::was_always_master(self.replid == facts.replid);
+        let guard_time = rules.wait(facts);
         let wait = match facts.uptime_s {
             // A changed replication id in one process: the node was a replica in between, and lost
             // its keys at an unknown time.
-            _ if same_process => rules.guard_time,
+            _ if same_process => guard_time,
             Some(uptime) => {
                 let age = Duration::from_secs(rules::surely_lived_s(uptime));
                 let age = if rules::may_have_been_replica(facts.was_replica) {
@@ -101,12 +140,12 @@ impl History {
                 } else {
                     age
                 };
-                rules.guard_time.saturating_sub(age)
+                guard_time.saturating_sub(age)
             }
             // The node does not tell its age, and may just have restarted. Lenient admission
             // promises to trust a node that it meets for the first time.
             None if rules.admission == Admission::Lenient && !self.known => Duration::ZERO,
-            None => rules.guard_time,
+            None => guard_time,
         };
         if same_process && same_role {
             self.until = rules::quarantine_after_reconnect(self.until, now);
@@ -115,7 +154,7 @@ impl History {
             if self.known {
                 // The age that a node reports depends on its wall clock; the last answer of the
                 // older incarnation does not.
-                self.until = self.until.max(self.last_answer + rules.guard_time);
+                self.until = self.until.max(self.last_answer + guard_time);
             }
         }
         self.known = true;
@@ -152,7 +191,7 @@ fn met_for(facts: &Facts) -> Duration {
 }
 
 /// Why the node may not vote, whatever its age.
-pub(super) fn refusal(facts: &Facts, admission: Admission) -> Option<Cause> {
+pub(super) fn refusal(facts: &Facts, rules: &AdmissionRules) -> Option<Cause> {
     if let Some(cause) = facts.fault {
         return Some(cause);
     }
@@ -171,7 +210,12 @@ pub(super) fn refusal(facts: &Facts, admission: Admission) -> Option<Cause> {
     if facts.maxmemory_policy.as_deref().is_some_and(|policy| policy != "noeviction") {
         return Some(Cause::Eviction);
     }
-    if facts.info_denied && admission == Admission::Strict {
+    if rules::is_unguarded_refused(rules.is_unguarded(facts)) {
+        return Some(Cause::Unguarded);
+    }
+    // A server that does not say how many replicas it has may have some.
+    let is_hidden = facts.info_denied || facts.replicas.is_none();
+    if is_hidden && rules.admission == Admission::Strict {
         return Some(Cause::InfoDenied);
     }
     None

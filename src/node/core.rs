@@ -58,6 +58,8 @@ pub(crate) struct Node {
     pub(super) history: History,
     #[cfg(feature = "metrics")]
     pub(crate) counts: NodeCounts,
+    /// When the client looks again whether an admitted node that may fail over has done so.
+    pub(super) look_at: Option<Instant>,
     pub(super) greeted_at: Instant,
     /// The node's last reading of its clock.
     pub(super) clock: Option<WallClock>,
@@ -96,6 +98,7 @@ impl Node {
             history: History::default(),
             #[cfg(feature = "metrics")]
             counts: NodeCounts::default(),
+            look_at: None,
             greeted_at: now,
             clock: None,
             round_trip: None,
@@ -109,6 +112,7 @@ impl Node {
     pub(super) const fn enter(&mut self, state: State) {
         self.state = state;
         self.is_plain = self.is_admitted() && self.trouble.is_none();
+        self.look_at = None;
         self.is_changed = true;
     }
 
@@ -154,12 +158,14 @@ impl Node {
     }
 
     /// Whether time, or any answer, can change the node's debts, its state or its trouble. Usually
-    /// neither can: the node is admitted, without trouble or debts, and not stalled.
+    /// neither can: the node is admitted, without trouble or debts, not stalled, and fails over to no
+    /// other.
     pub(crate) fn is_restless(&self) -> bool {
         !self.is_plain()
             || self.debts.len() > 0
             || self.is_stalled()
             || self.channel.again_at().is_some()
+            || self.look_at.is_some()
     }
 
     /// When the node counts as stalled if it still owes its present answers then. `now` stands for
@@ -296,6 +302,7 @@ impl Node {
             && !self.is_changed
             && self.debts.len() == 0
             && self.channel.again_at().is_none()
+            && self.look_at.is_none()
             && self.pending.front().is_none_or(|front| {
                 self.is_stalled() || front.written_at + self.timeouts.stalled_after > now.attended
             })

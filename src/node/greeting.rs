@@ -5,7 +5,8 @@
 //! - One write: HELLO with login and name, SELECT if a database is configured, and INFO section by
 //!   section (servers before 7.0 take one section per command).
 //! - A second write only if the answers call for it. It checks that a user who releases by scripts
-//!   may run one, and since when a master that was once a replica has been a master.
+//!   may run one, since when a master that was once a replica has been a master, and how many
+//!   replicas the writes of a master need.
 //! - The client greets a server without HELLO or RESP3 a second time, in RESP2.
 //! - A successful HELLO does not mean that the node can vote: servers answer it while LOADING.
 
@@ -49,6 +50,15 @@ pub(crate) struct Facts {
     pub(crate) replid: Option<String>,
     /// `master_replid2` is set: the node may have been a replica a moment ago.
     pub(crate) was_replica: bool,
+    /// How many replicas are connected to the node.
+    pub(crate) replicas: Option<u64>,
+    /// The node has had replicas, or a master: it keeps a backlog, by default for an hour behind the
+    /// last replica.
+    pub(crate) has_backlog: bool,
+    /// Writes need replicas: the node counts the good ones.
+    pub(crate) has_floor: bool,
+    /// How many they need, if the user may read it.
+    pub(crate) floor: Option<Floor>,
     /// For how long the node has been a master, by the marker on it.
     pub(crate) met_for: Option<Duration>,
     pub(crate) uptime_s: Option<u64>,
@@ -76,6 +86,15 @@ pub(crate) struct Facts {
     pub(crate) is_step_refused: bool,
 }
 
+/// The replicas that a node's writes need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Floor {
+    /// `min-replicas-to-write`.
+    pub(crate) replicas: u64,
+    /// `min-replicas-max-lag`, in seconds.
+    pub(crate) lag_s: u64,
+}
+
 /// The TTL of a marker. All clients compute ages from it, so all must write the same TTL.
 const MARK_MS: u64 = 30 * 24 * 3600 * 1000;
 
@@ -91,6 +110,17 @@ pub(crate) fn append_mark(out: &mut BytesMut, replid: &str, parts: &mut Vec<Gree
     append_command(out, &[b"SET", &key, b"1", b"NX", b"PX", lasts.as_bytes()]);
     append_pttl(out, &key);
     parts.extend_from_slice(&[GreetingPart::Mark, GreetingPart::MarkAge]);
+}
+
+/// Asks whether the node is the same master still.
+pub(super) fn append_look(out: &mut BytesMut) {
+    append_command(out, &[b"INFO", b"replication"]);
+}
+
+/// Asks how many replicas the node's writes need.
+pub(crate) fn append_floor(out: &mut BytesMut, parts: &mut Vec<GreetingPart>) {
+    append_command(out, &[b"CONFIG", b"GET", b"min-replicas-*"]);
+    parts.push(GreetingPart::Floor);
 }
 
 /// Asks whether the user may release by `step`.
@@ -183,6 +213,11 @@ impl Facts {
                     self.met_for = left.map(|left| Duration::from_millis(MARK_MS - left));
                 }
             }
+            // Many users may not read settings.
+            GreetingPart::Floor => {
+                self.note_more(reply);
+                self.floor = floor(reply);
+            }
             GreetingPart::InfoServer
             | GreetingPart::InfoMemory
             | GreetingPart::InfoPersistence
@@ -202,6 +237,13 @@ impl Facts {
             self.fault(cause);
         }
         answer
+    }
+
+    /// Whether this answer to INFO is that of the master of the greeting, which was no replica since.
+    pub(super) fn is_same_master(&self, reply: &Reply<'_>) -> bool {
+        let mut now = Self::default();
+        now.note_info(reply);
+        now.role.as_deref() == Some(MASTER) && now.replid == self.replid
     }
 
     fn note_hello(&mut self, reply: &Reply<'_>) {
@@ -278,6 +320,9 @@ impl Facts {
             b"loading" | b"async_loading" => self.loading |= value == "1",
             b"aof_enabled" => self.aof = Some(value == "1"),
             b"role" => self.note_role(text()),
+            b"connected_slaves" => self.replicas = value.parse().ok(),
+            b"min_slaves_good_slaves" => self.has_floor = true,
+            b"repl_backlog_active" => self.has_backlog = value == "1",
             b"master_replid" => self.replid = text(),
             b"master_replid2" => self.was_replica = value.bytes().any(|byte| byte != b'0'),
             _ => {}
@@ -296,6 +341,12 @@ impl Facts {
         self.fault.get_or_insert(cause);
     }
 
+    /// Whether the node has replicas, or had some lately, or was one: another server may become the
+    /// master in its place.
+    pub(crate) fn fails_over(&self) -> bool {
+        self.replicas.is_some_and(|replicas| replicas > 0) || self.has_backlog
+    }
+
     /// The identity of this process, as far as the node tells it.
     pub(crate) fn identity(&self) -> Option<String> {
         self.run_id.clone().or_else(|| {
@@ -310,6 +361,21 @@ impl Facts {
         let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
         Server { kind: self.kind.unwrap_or(ServerKind::Other), version }
     }
+}
+
+/// The settings in the answer to CONFIG GET; `None` if one is not there.
+fn floor(reply: &Reply<'_>) -> Option<Floor> {
+    let (Reply::Map(items) | Reply::Array(items)) = reply else { return None };
+    let (mut items, mut replicas, mut lag_s) = (items.clone(), None, None);
+    while let (Some(name), Some(value)) = (items.next(), items.next()) {
+        let number = || std::str::from_utf8(value.text()?).ok()?.parse::<u64>().ok();
+        match name.text() {
+            Some(b"min-replicas-to-write") => replicas = number(),
+            Some(b"min-replicas-max-lag") => lag_s = number(),
+            _ => {}
+        }
+    }
+    Some(Floor { replicas: replicas?, lag_s: lag_s? })
 }
 
 /// A server's text as a word that is safe to show: no terminal, log or label can misread it.

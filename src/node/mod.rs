@@ -22,6 +22,8 @@ mod channel;
 mod clock;
 mod core;
 mod debt;
+#[cfg(test)]
+pub(crate) mod failing_over;
 mod greeting;
 mod leaving;
 mod outbound;
@@ -133,7 +135,7 @@ impl Node {
                     return Some(cause);
                 }
             }
-            State::Admitted { .. } => {}
+            State::Admitted { .. } => self.look_again(now),
         }
         self.subscribe_again(now);
         if self.stalled_at.is_none()
@@ -155,7 +157,7 @@ impl Node {
                 Some(since + self.timeouts.connect_timeout + absent)
             }
             State::Quarantined { until } => Some(until),
-            State::Admitted { .. } => None,
+            State::Admitted { .. } => self.look_at,
         };
         let stalled = match (self.stalled_at, self.pending.front()) {
             (None, Some(front)) => Some(front.written_at + self.timeouts.stalled_after + absent),

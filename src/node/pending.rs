@@ -14,6 +14,8 @@ use crate::time::Instant;
 pub(crate) enum Request {
     /// Part of the greeting; the node reads the answer itself.
     Greeting(GreetingPart),
+    /// `INFO replication`, of a node that may have failed over and back.
+    Look,
     /// `SCRIPT LOAD`; its answer changes nothing, the answer to EVALSHA decides.
     ScriptLoad,
     /// The SET of an attempt.
@@ -61,6 +63,7 @@ impl Request {
             | Self::Debt { slot, .. }
             | Self::Extend { slot, .. } => Some(slot),
             Self::Greeting(_)
+            | Self::Look
             | Self::ScriptLoad
             | Self::Batch(_)
             | Self::Time
@@ -121,6 +124,8 @@ pub(crate) enum GreetingPart {
     Mark,
     /// `PTTL` of the marker.
     MarkAge,
+    /// `CONFIG GET` of how many replicas a write needs.
+    Floor,
 }
 
 /// One awaited answer.

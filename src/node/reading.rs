@@ -6,6 +6,7 @@ use super::state::{Answered, Step};
 use crate::command::{Answer, classify, counter, time};
 use crate::error::Cause;
 use crate::resp::{Frame, Reply};
+use crate::rules;
 
 /// The facts that the answers on this connection have shown so far.
 #[derive(Debug, Default)]
@@ -45,6 +46,14 @@ impl Reading {
                 self.number(counter, frame)
             }
             Request::Time => self.number(time, frame),
+            Request::Look => {
+                let is_same = self.facts.is_same_master(&frame.reply());
+                // The greeting under way tells more.
+                if self.greeting_open == 0 && rules::is_look_alarming(!is_same) {
+                    self.no_master.get_or_insert(Cause::Replica);
+                }
+                return Step::Idle;
+            }
             Request::Greeting(part) => {
                 self.facts.note(part, &frame.reply());
                 self.greeting_open = self.greeting_open.saturating_sub(1);

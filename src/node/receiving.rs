@@ -6,7 +6,7 @@ use bytes::Buf as _;
 
 use super::core::Node;
 use super::pending::{Pending, Request};
-use super::state::{Answered, Now, Step};
+use super::state::{Answered, Now, State, Step};
 use crate::command::Answer;
 use crate::error::Cause;
 use crate::resp::{Limits, ProtocolError, Reply, quick};
@@ -38,13 +38,14 @@ impl Node {
     }
 
     /// Reads a whole short answer without the decoder.
-    fn quick_answer(&mut self, input: &mut &[u8]) -> Option<Answered> {
+    fn quick_answer(&mut self, input: &mut &[u8], now: Now) -> Option<Answered> {
         let is_plain = !matches!(
             self.pending.front()?.request,
             Request::Query { .. }
                 | Request::Time
                 | Request::Wait { .. }
                 | Request::Greeting(_)
+                | Request::Look
                 | Request::Subscribe
                 | Request::SubscribeTransfers
                 | Request::Transfer(_)
@@ -52,25 +53,28 @@ impl Node {
         let (word, len) = quick(input).filter(|_| is_plain && self.input.is_empty())?;
         let pending = self.pending.pop_front()?;
         *input = input.get(len..)?;
-        self.end_stall();
+        self.end_stall(now);
         Some(Answered { pending, answer: Answer::from(word) })
     }
 
     /// A stalled node is back once it has given every answer that was overdue when the client
-    /// noticed the stall.
-    fn end_stall(&mut self) {
+    /// noticed the stall. One that may have failed over meanwhile is greeted again.
+    fn end_stall(&mut self, now: Now) {
         if let Some(stalled_at) = self.stalled_at
             && self.pending.front().is_none_or(|front| front.written_at >= stalled_at)
         {
             self.stalled_at = None;
             self.is_changed = true;
+            if self.look_at.is_some() {
+                self.enter(State::Quarantined { until: now.real });
+            }
         }
     }
 
     /// Reads `input` up to the next step to report, and leaves the rest in it. Frames may come
     /// whole or in pieces.
     pub(crate) fn next_step(&mut self, input: &mut &[u8], now: Now) -> Result<Step, Cause> {
-        if let Some(answered) = self.quick_answer(input) {
+        if let Some(answered) = self.quick_answer(input, now) {
             return Ok(Step::Answered(answered));
         }
         if !self.input.is_empty() {
@@ -112,7 +116,7 @@ impl Node {
             } else {
                 self.input.advance(len);
             }
-            self.end_stall();
+            self.end_stall(now);
             match step {
                 None | Some(Step::Idle) => {}
                 Some(Step::Greeted) => {

@@ -10,13 +10,19 @@ use super::greeting::{self, Facts, Login};
 use super::pending::{GreetingPart, Pending, Request};
 use super::state::{Now, State};
 use crate::command::{Dialect, append_script_loads};
-use crate::config::RestartGuard;
 use crate::error::Cause;
+use crate::guards::{FailoverGuard, RestartGuard};
 use crate::rules;
 use crate::time::Instant;
 
 /// How soon the client asks a node again that refuses only for the moment.
 const RETRY_SOON: Duration = Duration::from_millis(500);
+
+/// How long a failover and one back may take unnoticed: no sentinel is as fast.
+const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
+
+/// More bytes than a look takes.
+const LOOK_LEN: usize = 64;
 
 impl Node {
     /// Writes a greeting: to a new connection, or again when a quarantine is over.
@@ -48,7 +54,7 @@ impl Node {
         if !self.reading.facts.is_asked_more {
             self.dialect = Dialect::of(self.reading.facts.server());
         }
-        let is_fit = admission::refusal(&self.reading.facts, rules.admission).is_none();
+        let is_fit = admission::refusal(&self.reading.facts, rules).is_none();
         if is_fit && self.ask_more(rules, now) {
             return false;
         }
@@ -91,20 +97,39 @@ impl Node {
         self.enter(state);
         if self.is_admitted() {
             self.end_trouble_of_greeting();
+            if rules.failover_guard == FailoverGuard::On && self.reading.facts.fails_over() {
+                self.look_at = Some(now.real + BETWEEN_LOOKS);
+            }
         }
         true
     }
 
+    /// Looks again whether the node has failed over, and perhaps back: a connection outlasts that, and
+    /// no answer tells it. A SET that follows is behind the look.
+    pub(super) fn look_again(&mut self, now: Now) {
+        if self.look_at.is_none_or(|at| at > now.real) {
+            return;
+        }
+        self.look_at = Some(now.real + BETWEEN_LOOKS);
+        if !self.is_stalled() && self.has_room_in_step(LOOK_LEN) {
+            greeting::append_look(&mut self.output);
+            self.pending.push_back(Pending { request: Request::Look, written_at: now.attended });
+        }
+    }
+
     /// Asks the questions that the greeting has left open, if any: since when the node has been a
-    /// master, and whether the user may release by the next step.
+    /// master, how many replicas its writes need, and whether the user may release by the next step.
     fn ask_more(&mut self, rules: &AdmissionRules, now: Now) -> bool {
         let facts = &mut self.reading.facts;
         let is_first = !std::mem::replace(&mut facts.is_asked_more, true);
         let is_refused = std::mem::take(&mut facts.is_step_refused);
-        let mut parts = Vec::with_capacity(3);
+        let mut parts = Vec::with_capacity(4);
         let is_guarded = is_first && rules.guard == RestartGuard::On;
         if let Some(replid) = facts.replid.as_deref().filter(|_| is_guarded && facts.was_replica) {
             greeting::append_mark(&mut self.output, replid, &mut parts);
+        }
+        if is_first && rules.failover_guard == FailoverGuard::On && facts.fails_over() {
+            greeting::append_floor(&mut self.output, &mut parts);
         }
         if is_refused {
             self.dialect.leave_proof();

@@ -5,24 +5,29 @@ use std::time::Duration;
 use super::admission::{History, Standing};
 use super::pending::GreetingPart;
 use super::*;
-use crate::config::{Admission, RestartGuard};
+use crate::guards::{Admission, FailoverGuard, RestartGuard};
 
-const S: Duration = Duration::from_secs(1);
+pub(super) const S: Duration = Duration::from_secs(1);
 const GUARD: Duration = Duration::from_secs(30);
 
-const RULES: AdmissionRules =
-    AdmissionRules { guard: RestartGuard::On, guard_time: GUARD, admission: Admission::Strict };
+pub(super) const RULES: AdmissionRules = AdmissionRules {
+    guard: RestartGuard::On,
+    guard_time: GUARD,
+    failover_guard: FailoverGuard::On,
+    admission: Admission::Strict,
+};
 
 /// Seconds on the test's clock.
-fn at(seconds: u64) -> Instant {
+pub(super) fn at(seconds: u64) -> Instant {
     Instant::from_nanos((1_000 + seconds) * 1_000_000_000)
 }
 
 /// A master with this identity and age.
-fn master(run_id: &str, uptime_s: u64) -> Facts {
+pub(super) fn master(run_id: &str, uptime_s: u64) -> Facts {
     Facts {
         run_id: Some(run_id.into()),
         replid: Some(format!("r{run_id}")),
+        replicas: Some(0),
         uptime_s: Some(uptime_s),
         role: Some("master".into()),
         mode: Some("standalone".into()),
@@ -31,11 +36,11 @@ fn master(run_id: &str, uptime_s: u64) -> Facts {
     }
 }
 
-fn admit(history: &mut History, facts: &Facts, now: Instant) -> Standing {
+pub(super) fn admit(history: &mut History, facts: &Facts, now: Instant) -> Standing {
     history.admit(facts, &RULES, |_| false, now)
 }
 
-fn until(now: Instant) -> Standing {
+pub(super) fn until(now: Instant) -> Standing {
     Standing::Quarantined { until: now }
 }
 
@@ -177,17 +182,17 @@ fn what_cannot_hold_locks_is_refused_with_its_reason() {
 
 // ---- the conversation ----
 
-fn now(seconds: u64) -> Now {
+pub(super) fn now(seconds: u64) -> Now {
     Now { real: at(seconds), attended: at(seconds) }
 }
 
-fn new_node(login: Login) -> Node {
+pub(super) fn new_node(login: Login) -> Node {
     let timeouts = Timeouts { connect_timeout: S, stalled_after: S / 10 };
     Node::new(login, timeouts, at(0))
 }
 
 /// Feeds bytes until there is a step to report, or all bytes are read.
-fn feed(node: &mut Node, mut bytes: &[u8]) -> Result<bool, Cause> {
+pub(super) fn feed(node: &mut Node, mut bytes: &[u8]) -> Result<bool, Cause> {
     loop {
         match node.next_step(&mut bytes, now(0))? {
             Step::Idle => return Ok(false),
@@ -197,11 +202,11 @@ fn feed(node: &mut Node, mut bytes: &[u8]) -> Result<bool, Cause> {
     }
 }
 
-fn info(text: &str) -> String {
+pub(super) fn info(text: &str) -> String {
     format!("${}\r\n{text}\r\n", text.len())
 }
 
-fn sent(node: &mut Node) -> String {
+pub(super) fn sent(node: &mut Node) -> String {
     let text = String::from_utf8_lossy(node.output()).replace("\r\n", " ");
     node.output_taken(node.output().len());
     text
@@ -239,8 +244,12 @@ fn a_server_without_hello_is_greeted_again_in_resp2() {
     assert!(!conclude(&mut node, 0));
     assert!(sent(&mut node).starts_with("*2 $4 AUTH $2 pw *2 $4 INFO $6 server"));
     let server = info("redis_version:5.0.14\r\nrun_id:x\r\nuptime_in_seconds:99");
-    let answers =
-        format!("+OK\r\n{server}{}{}{}", info(""), info("loading:0"), info("role:master"));
+    let answers = format!(
+        "+OK\r\n{server}{}{}{}",
+        info(""),
+        info("loading:0"),
+        info("role:master\r\nconnected_slaves:0")
+    );
     assert_eq!(feed(&mut node, answers.as_bytes()), Ok(true));
     assert!(!conclude(&mut node, 0), "it has to release by scripts");
     assert_eq!(sent(&mut node), "*3 $4 EVAL $8 return 1 $1 0 ");
@@ -334,16 +343,18 @@ fn a_node_that_does_not_say_who_it_is_votes_again_when_its_quarantine_is_over() 
     assert!(node.can_vote(), "the same connection is the same process");
 }
 
-const VALKEY_91: &str = "+server\r\n+valkey\r\n+version\r\n+9.1.2\r\n+role\r\n+master\r\n";
+pub(super) const VALKEY_91: &str =
+    "+server\r\n+valkey\r\n+version\r\n+9.1.2\r\n+role\r\n+master\r\n";
 const REDIS_70: &str = "+server\r\n+redis\r\n+version\r\n+7.0.15\r\n+role\r\n+master\r\n";
 
 /// The answers to a greeting.
-fn greeting(hello: &str, server: &str, replication: &str) -> String {
+pub(super) fn greeting(hello: &str, server: &str, replication: &str) -> String {
+    let replication = &format!("connected_slaves:0\r\n{replication}");
     let infos = [server, "", "", replication].map(info).concat();
     format!("%4\r\n{hello}+proto\r\n:3\r\n{infos}")
 }
 
-fn conclude(node: &mut Node, seconds: u64) -> bool {
+pub(super) fn conclude(node: &mut Node, seconds: u64) -> bool {
     node.conclude_greeting(&RULES, |_| false, now(seconds))
 }
 

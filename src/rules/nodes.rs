@@ -36,6 +36,22 @@ rules! { NODES:
     /// A master that may have been a replica a moment ago is believed by its age.
     PromotionBelieved => Amnesia { false }
 
+    /// After a failover the old master grants for a while longer, to clients that are still connected
+    /// to it.
+    fn may_old_master_grant(is_promoted: bool) -> bool { is_promoted }
+    /// The old master is taken for dead as soon as the new one is promoted.
+    OldMasterForgotten => ByTest { false }
+
+    /// A master that may fail over, and would go on granting then, does not vote.
+    fn is_unguarded_refused(is_unguarded: bool) -> bool { is_unguarded }
+    /// A master that would go on granting after a failover votes.
+    UnguardedBelieved => ByTest { false }
+
+    /// A node that is not the master of its greeting any more, or again, has lost its grants.
+    fn is_look_alarming(is_another: bool) -> bool { is_another }
+    /// A master that failed over and back between two looks is believed.
+    FailoverAndBackUnseen => ByTest { false }
+
     /// A node that has just started reports an age that is up to a second too high.
     fn surely_lived_s(uptime_s: u64) -> u64 { uptime_s.saturating_sub(1) }
     /// The client believes the age that a node reports, though the node rounds it up.

@@ -9,8 +9,9 @@ use std::collections::BinaryHeap;
 use std::time::Duration;
 
 use super::random::Random;
-use crate::config::{Config, RestartGuard};
+use crate::config::Config;
 use crate::engine::{Engine, Event, LeaseId};
+use crate::guards::RestartGuard;
 use crate::options::LockOptions;
 use crate::quorum::NodeId;
 use crate::resp::{Decoder, Limits};

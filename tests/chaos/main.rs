@@ -10,6 +10,7 @@
 //! `REDBOLT_CHAOS=300` makes each test with faults last for this many seconds; `REDBOLT_SEED`
 //! repeats its faults.
 
+mod failing_over;
 mod outliving;
 mod worker;
 

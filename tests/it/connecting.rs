@@ -119,7 +119,7 @@ fn a_server_without_hello_is_spoken_to_in_resp2() {
         let mut wire = cluster.node(0).connect();
         assert_eq!(wire.ask(&["AUTH", "secret"]).unwrap(), b"+OK\r\n");
         let list = String::from_utf8(wire.ask(&["CLIENT", "LIST"]).unwrap()).unwrap();
-        let line = list.lines().find(|line| line.contains(":old-school:n1:")).unwrap();
+        let line = list.lines().find(|line| line.contains(":old-school:l1.")).unwrap();
         assert!(line.contains(" db=4 "), "{line}");
         let error = Client::connect(config().password("wrong")).unwrap_err();
         assert!(error.to_string().contains(Cause::Credentials.text()), "{error}");

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use redbolt::{Cause, Client, Config, LockError, now};
+use redbolt::{Cause, Client, Config, FailoverGuard, LockError, now};
 
 use super::common::{
     PATIENCE, RealServer, available_kinds, causes, eventually, ms, on_each_kind, settled_nodes,
@@ -12,7 +12,15 @@ use super::common::{
 /// The longest TTL of these locks, and so about the time for which a node does not vote.
 const MAX_TTL: Duration = Duration::from_secs(2);
 
+/// An old master that is cut off from its replica takes no writes after this time.
+const CEASES_WITHIN: Duration = Duration::from_secs(13);
+
+/// Here no old master goes on: so a promoted server waits for `MAX_TTL` alone.
 fn config(server: &RealServer) -> Config {
+    guarded(server).failover_guard(FailoverGuard::Off)
+}
+
+fn guarded(server: &RealServer) -> Config {
     Config::new([server.url()]).expect("an address").max_ttl(MAX_TTL).node_timeout(ms(500))
 }
 
@@ -134,4 +142,101 @@ fn who_may_not_write_the_marker_waits_each_time() {
     let client = Client::open(denied()).expect("a client");
     let is_let_in = || client.try_lock("k", MAX_TTL / 2).wait().is_ok();
     assert!(eventually(PATIENCE, is_let_in), "not even where it stays");
+}
+
+#[test]
+fn a_master_with_replicas_votes_only_if_its_writes_need_all_of_them() {
+    on_each_kind(|kind| {
+        let (server, name) = (RealServer::start(kind, &[]), kind.name());
+        let replicas = [(); 2].map(|()| RealServer::start(kind, &[]));
+        grows_old(&server);
+        let set = |name, value| {
+            assert_eq!(server.command(&["CONFIG", "SET", name, value]), b"+OK\r\n");
+        };
+        let is_refused =
+            || assert_eq!(refused(newcomer_with(guarded(&server))), [Cause::Unguarded]);
+        // The server counts its good replicas each second.
+        let votes =
+            || assert!(eventually(PATIENCE, || newcomer_with(guarded(&server)).is_ok()), "{name}");
+        votes();
+        replicas[0].replicate(&server);
+        is_refused();
+        set("min-replicas-to-write", "1");
+        votes();
+        set("min-replicas-max-lag", "11");
+        is_refused();
+        set("min-replicas-max-lag", "10");
+        replicas[1].replicate(&server);
+        // One of them may be promoted while the other stays with the old master.
+        is_refused();
+        set("min-replicas-to-write", "2");
+        votes();
+        // Its replicas may have been promoted.
+        replicas.iter().for_each(|replica| drop(replica.command(&["REPLICAOF", "NO", "ONE"])));
+        assert_eq!(refused(newcomer_with(guarded(&server))), [Cause::NoReplicas], "{name}");
+        set("min-replicas-to-write", "0");
+        is_refused();
+        assert!(newcomer(&server).is_ok(), "{name}: without the guard");
+    });
+}
+
+/// A user who may not read settings, as of a managed server: the client sees that writes need a
+/// replica, and not how many.
+#[test]
+fn where_settings_cannot_be_read_a_master_with_one_replica_votes() {
+    let Some(kind) = available_kinds().into_iter().next() else { return };
+    let args = ["--min-replicas-to-write", "1", "--rename-command", "CONFIG", ""];
+    let (server, replicas) =
+        (RealServer::start(kind, &args), [(); 2].map(|()| RealServer::start(kind, &[])));
+    replicas[0].replicate(&server);
+    grows_old(&server);
+    let votes = || newcomer_with(guarded(&server)).is_ok();
+    assert!(eventually(PATIENCE, votes));
+    replicas[1].replicate(&server);
+    assert_eq!(refused(newcomer_with(guarded(&server))), [Cause::Unguarded]);
+}
+
+/// The client cannot know whether the old master has ended: it may have granted locks until 13 s
+/// after the promotion.
+#[test]
+fn a_promoted_replica_waits_until_its_old_master_has_ceased() {
+    on_each_kind(|kind| {
+        let args = ["--min-replicas-to-write", "1"];
+        let (master, server) = (RealServer::start(kind, &args), RealServer::start(kind, &args));
+        server.replicate(&master);
+        server.command(&["REPLICAOF", "NO", "ONE"]);
+        let promoted_at = now();
+        master.replicate(&server);
+        let client = Client::open(guarded(&server)).expect("a client");
+        let wait = MAX_TTL + CEASES_WITHIN;
+        let votes = || client.try_lock("k", MAX_TTL / 2).wait().is_ok();
+        assert!(eventually(wait + PATIENCE, votes), "{}", kind.name());
+        assert!(promoted_at.until(now()) >= wait, "{}", kind.name());
+        // The marker tells the next client of the whole wait.
+        assert!(newcomer_with(guarded(&server)).is_ok());
+    });
+}
+
+/// The master fails over and back between two calls of a client that stays connected to it, and keeps
+/// nothing of what the other server granted meanwhile.
+#[test]
+fn a_failover_and_back_behind_an_idle_connection_is_noticed() {
+    on_each_kind(|kind| {
+        let args = ["--min-replicas-to-write", "1", "--repl-diskless-sync-delay", "0"];
+        let (server, other) = (RealServer::start(kind, &args), RealServer::start(kind, &args));
+        other.replicate(&server);
+        let client = Client::open(guarded(&server)).expect("a client");
+        let votes = || client.try_lock("k", MAX_TTL / 2).wait().is_ok();
+        assert!(eventually(PATIENCE, votes), "{}", kind.name());
+        for (master, replica) in [(&other, &server), (&server, &other)] {
+            master.command(&["REPLICAOF", "NO", "ONE"]);
+            replica.replicate(master);
+        }
+        let promoted_at = now();
+        // It looks each second, whether it is used or not.
+        let is_noticed = || client.nodes().wait().iter().all(|node| !node.votes);
+        assert!(eventually(PATIENCE, is_noticed), "{}", kind.name());
+        assert!(eventually(MAX_TTL * 2 + CEASES_WITHIN + PATIENCE, votes), "{}", kind.name());
+        assert!(promoted_at.until(now()) >= MAX_TTL + CEASES_WITHIN, "{}", kind.name());
+    });
 }

@@ -27,6 +27,7 @@ fn imports_point_only_downward() {
         "count",
         "error",
         "histogram",
+        "guards",
         "key",
         "quorum",
         "retry",

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use redbolt::{Instant, now};
 
-use super::args::BenchArgs;
 use super::counts::Counts;
+use crate::bench_args::BenchArgs;
 use crate::exit::Failure;
 
 /// Cycles between two looks at the progress bar.

@@ -1,6 +1,5 @@
 //! `redbolt bench`: acquire and release on fresh keys, one at a time or many at once.
 
-mod args;
 mod compare;
 mod counts;
 mod drawing;
@@ -11,9 +10,8 @@ mod report;
 mod setup;
 mod throughput;
 
-pub(crate) use self::args::BenchArgs;
-use self::args::{Mode, Polling};
 use crate::args::Global;
+use crate::bench_args::{BenchArgs, Mode, Polling};
 use crate::exit::Failure;
 use crate::progress::Progress;
 use compare::Saved;

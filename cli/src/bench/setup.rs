@@ -4,8 +4,8 @@ use redbolt::{Config, IdleStrategy};
 use redbolt_embedded::Nodes;
 use serde_json::{Value, json};
 
-use super::args::{BenchArgs, Mode, Polling};
 use crate::args::Global;
+use crate::bench_args::{BenchArgs, Mode, Polling};
 use crate::exit::Failure;
 use crate::output::note;
 use crate::settings;

@@ -17,6 +17,7 @@ mod list;
 mod lock;
 mod logins;
 mod look;
+mod managed;
 mod operating;
 mod operator;
 mod prefix;

@@ -26,11 +26,12 @@ fn setting(report: &Value, key: &str) -> Value {
 }
 
 /// For each setting two values, as users write them.
-const VALUES: [(&str, &str, &str); 14] = [
+const VALUES: [(&str, &str, &str); 15] = [
     ("nodes", "h:1,h:2,h:3", "g:1,g:2,g:3"),
     ("next-nodes", "i:1,i:2,i:3", "j:1,j:2,j:3"),
     ("max-ttl", "31s", "1m1s"),
     ("restart-guard", "off", "on"),
+    ("failover-guard", "off", "on"),
     ("quorum", "3", "2"),
     ("node-timeout", "51ms", "52ms"),
     ("max-clock-skew", "2s", "3s"),

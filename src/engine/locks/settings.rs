@@ -6,7 +6,8 @@ use super::slot::Slot;
 use crate::agreement::{Agreement, NodeList};
 use crate::checked::Checked;
 use crate::client_name::{ClientId, ClientName};
-use crate::config::{Config, RestartGuard};
+use crate::config::Config;
+use crate::guards::RestartGuard;
 use crate::node::{AdmissionRules, ChannelName, Login, Node, Timeouts};
 use crate::quorum::{Drift, Electorate, NodeMask};
 use crate::retry::Retry;
@@ -83,6 +84,7 @@ impl Settings {
             admission: AdmissionRules {
                 guard: config.restart_guard,
                 guard_time: Duration::from_millis(guard_ms),
+                failover_guard: config.failover_guard,
                 admission: config.admission,
             },
         }

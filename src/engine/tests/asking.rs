@@ -22,7 +22,11 @@ fn what_a_node_without_a_vote_does_not_hold_is_doubted() {
     let rig = |hello: &str, uptime: u32| {
         let guard = |config: Config| config.restart_guard(RestartGuard::On).max_ttl(TTL);
         let mut rig = Rig::unconnected(1, guard);
-        rig.greet(0, hello, &format!("run_id:x\r\nuptime_in_seconds:{uptime}\r\n"));
+        rig.greet(
+            0,
+            hello,
+            &format!("run_id:x\r\nconnected_slaves:0\r\nuptime_in_seconds:{uptime}\r\n"),
+        );
         rig
     };
     assert_eq!(rig(HELLO, 9999).is_without_key().doubt, Cause::None);

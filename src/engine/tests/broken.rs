@@ -74,6 +74,11 @@ use super::untimely::{
 use super::waking::{
     a_waiter_that_gives_up_tells_the_holder, two_that_wait_for_each_other_try_again,
 };
+use crate::node::failing_over::{
+    a_master_that_failed_over_and_back_is_noticed_before_its_next_grant,
+    a_master_that_would_go_on_granting_after_a_failover_is_refused,
+    a_promoted_node_waits_until_the_old_master_has_ceased_and_its_locks_are_over,
+};
 use crate::node::tests::{
     a_master_that_becomes_a_replica_during_its_greeting_is_not_believed,
     an_old_node_met_for_the_first_time_is_admitted_and_a_young_one_waits,
@@ -100,6 +105,18 @@ const TESTS: &[(Mutant, fn())] = &[
     (
         Mutant::ClockReadBeforeBytes,
         a_node_that_restarted_while_the_client_stood_still_waits_for_all_of_its_guard,
+    ),
+    // It needs two masters of one node at once, and the simulation has one server for each node.
+    (
+        Mutant::OldMasterForgotten,
+        a_promoted_node_waits_until_the_old_master_has_ceased_and_its_locks_are_over,
+    ),
+    // As above.
+    (Mutant::UnguardedBelieved, a_master_that_would_go_on_granting_after_a_failover_is_refused),
+    // As above.
+    (
+        Mutant::FailoverAndBackUnseen,
+        a_master_that_failed_over_and_back_is_noticed_before_its_next_grant,
     ),
     // It is less than a second, of a server that restarted while a lock of nearly all of `max_ttl`
     // went on.

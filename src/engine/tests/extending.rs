@@ -65,8 +65,8 @@ fn keys_gone_on_too_many_nodes_mean_the_lock_is_lost() {
 fn a_node_that_refused_the_login_and_has_not_answered_the_extension_is_blamed_for_the_login() {
     const WRONG: &str = "-WRONGPASS invalid username-password pair\r\n";
     let mut rig = Rig::unconnected(3, |config| config.password("p"));
-    rig.greet(0, WRONG, "run_id:0\r\nuptime_in_seconds:9999\r\n");
-    rig.greet(1, WRONG, "run_id:1\r\nuptime_in_seconds:9999\r\n");
+    rig.greet(0, WRONG, "run_id:0\r\nconnected_slaves:0\r\nuptime_in_seconds:9999\r\n");
+    rig.greet(1, WRONG, "run_id:1\r\nconnected_slaves:0\r\nuptime_in_seconds:9999\r\n");
     rig.connect(2);
     rig.engine.adopt(b"a", b"tok", &LockOptions::new(TTL), rig.now).unwrap();
     rig.answer(2, "_\r\n");

@@ -24,7 +24,7 @@ fn rig_of_lists(first: usize, skews: &[i64], change: impl FnOnce(Config) -> Conf
     for (index, skew) in skews.iter().enumerate() {
         let time = WALL.checked_add_signed(*skew).unwrap();
         let info = format!(
-            "run_id:{index}\r\nuptime_in_seconds:9999\r\nserver_time_usec:{time}\r\nrole:master\r\n"
+            "run_id:{index}\r\nconnected_slaves:0\r\nuptime_in_seconds:9999\r\nserver_time_usec:{time}\r\nrole:master\r\n"
         );
         rig.greet(index, HELLO, &info);
     }

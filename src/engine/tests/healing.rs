@@ -48,8 +48,10 @@ impl Fleet {
     fn info(&self, index: usize) -> String {
         match self.lives[index] {
             // As the rig has greeted it.
-            0 => format!("run_id:{index}\r\nuptime_in_seconds:9999\r\n"),
-            life => format!("run_id:{index}-{life}\r\nuptime_in_seconds:0\r\n"),
+            0 => format!("run_id:{index}\r\nconnected_slaves:0\r\nuptime_in_seconds:9999\r\n"),
+            life => {
+                format!("run_id:{index}-{life}\r\nconnected_slaves:0\r\nuptime_in_seconds:0\r\n")
+            }
         }
     }
 

@@ -39,8 +39,8 @@ use std::time::Duration;
 
 use super::*;
 use crate::config::Config;
-use crate::config::RestartGuard;
 use crate::error::{Cause, ExtendError, LockError, Unlocked, Vote};
+use crate::guards::RestartGuard;
 use crate::options::LockOptions;
 use crate::quorum::NodeId;
 use crate::time::Instant;
@@ -102,7 +102,11 @@ impl Rig {
 
     /// Connects a node and answers its greeting: a Valkey 9.1 with its own run id.
     fn connect(&mut self, index: usize) {
-        self.greet(index, HELLO, &format!("run_id:{index}\r\nuptime_in_seconds:9999\r\n"));
+        self.greet(
+            index,
+            HELLO,
+            &format!("run_id:{index}\r\nconnected_slaves:0\r\nuptime_in_seconds:9999\r\n"),
+        );
     }
 
     /// Time passes until the engine asks for a connection to the node.

@@ -1,7 +1,7 @@
 //! Notices about nodes: each fault once, until the node is well again.
 
 use super::*;
-use crate::config::Admission;
+use crate::guards::Admission;
 
 /// The notices that wait, as words.
 fn told(rig: &mut Rig) -> Vec<String> {
@@ -64,21 +64,22 @@ fn a_refused_greeting_is_told_once_over_all_its_repetitions() {
     const WRONG: &str = "-WRONGPASS invalid username-password pair\r\n";
     let mut rig = Rig::unconnected(1, |config| config.password("p"));
     for _ in 0..10 {
-        rig.greet(0, WRONG, "run_id:0\r\nuptime_in_seconds:9999\r\n");
+        rig.greet(0, WRONG, "run_id:0\r\nconnected_slaves:0\r\nuptime_in_seconds:9999\r\n");
         rig.inbox[0].clear();
     }
     assert_eq!(told(&mut rig), ["n:1: user or password refused"]);
     rig.connect(0);
     assert_eq!(told(&mut rig), ["n:1: votes again"]);
     rig.lose(0);
-    rig.greet(0, WRONG, "run_id:0\r\nuptime_in_seconds:9999\r\n");
+    rig.greet(0, WRONG, "run_id:0\r\nconnected_slaves:0\r\nuptime_in_seconds:9999\r\n");
     assert_eq!(told(&mut rig), ["n:1: user or password refused"]);
 }
 
 #[test]
 fn another_cause_is_told_and_the_first_is_not_told_again() {
     let mut rig = Rig::unconnected(1, |config| config.admission(Admission::Strict));
-    let info = |policy: &str| format!("run_id:0\r\nmaxmemory_policy:{policy}\r\n");
+    let info =
+        |policy: &str| format!("run_id:0\r\nconnected_slaves:0\r\nmaxmemory_policy:{policy}\r\n");
     rig.greet(0, HELLO, &info("allkeys-lru"));
     assert_eq!(told(&mut rig).len(), 1);
     rig.greet(0, HELLO, "role:slave\r\nrun_id:0\r\n");

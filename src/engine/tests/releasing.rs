@@ -289,7 +289,7 @@ fn debts_are_bounded_and_the_oldest_are_dropped_and_counted() {
     rig.engine.handle_connected(node(0), rig.now);
     rig.collect();
     rig.receive(0, HELLO);
-    let info = "run_id:0\r\nuptime_in_seconds:9999";
+    let info = "run_id:0\r\nconnected_slaves:0\r\nuptime_in_seconds:9999";
     rig.receive(0, &format!("${}\r\n{info}\r\n", info.len()).repeat(4));
     let mut paid = 0;
     rig.inbox[0].clear();

@@ -122,7 +122,7 @@ fn a_call_with_time_left_makes_its_next_attempt_at_once_with_a_fresh_deadline() 
 #[test]
 fn a_quarantine_is_over_and_the_node_is_greeted_before_it_votes() {
     let mut rig = Rig::unconnected(1, |config| config.restart_guard(RestartGuard::On));
-    rig.greet(0, HELLO, "run_id:0\r\nuptime_in_seconds:3\r\n");
+    rig.greet(0, HELLO, "run_id:0\r\nconnected_slaves:0\r\nuptime_in_seconds:3\r\n");
     let state = rig.engine.nodes(rig.now)[0].state;
     assert!(matches!(state, NodeState::Quarantined(_)), "{state:?}");
     rig.suspend();
@@ -132,7 +132,7 @@ fn a_quarantine_is_over_and_the_node_is_greeted_before_it_votes() {
     assert_eq!(rig.waiting(0)[0], "HELLO");
     rig.answer(0, HELLO);
     // The node has restarted meanwhile: its old incarnation ended more than G ago.
-    let info = "run_id:1\r\nuptime_in_seconds:3\r\n";
+    let info = "run_id:1\r\nconnected_slaves:0\r\nuptime_in_seconds:3\r\n";
     for _ in 0..4 {
         rig.answer(0, &format!("${}\r\n{info}\r\n", info.len()));
     }

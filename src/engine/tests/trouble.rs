@@ -91,7 +91,7 @@ pub(super) fn a_node_that_is_owed_releases_gets_no_set_before_them() {
 
 #[test]
 pub(super) fn the_second_address_of_a_server_hears_no_message_a_second_time() {
-    const INFO: &str = "run_id:x\r\nuptime_in_seconds:9999\r\n";
+    const INFO: &str = "run_id:x\r\nconnected_slaves:0\r\nuptime_in_seconds:9999\r\n";
     let mut rig = Rig::unconnected(2, |config| config.direct_wake(true));
     for index in [0, 1] {
         rig.greet(index, HELLO, INFO);
@@ -102,7 +102,7 @@ pub(super) fn the_second_address_of_a_server_hears_no_message_a_second_time() {
 
 #[test]
 fn of_two_addresses_of_one_server_one_votes_whichever_it_is() {
-    const INFO: &str = "run_id:x\r\nuptime_in_seconds:9999\r\n";
+    const INFO: &str = "run_id:x\r\nconnected_slaves:0\r\nuptime_in_seconds:9999\r\n";
     let votes = |rig: &Rig| {
         let nodes = rig.engine.nodes(rig.now);
         nodes.iter().map(|node| node.votes).collect::<Vec<_>>()
@@ -152,7 +152,7 @@ pub(super) fn a_node_that_restarted_while_the_client_stood_still_waits_for_all_o
     rig.now = rig.now + TTL;
     let (restarted_at, age) = (rig.now - 3 * MS, 0);
     let now = rules::clock_of_message(pass_began, rig.now);
-    let info = format!("run_id:new\r\nuptime_in_seconds:{age}\r\n");
+    let info = format!("run_id:new\r\nconnected_slaves:0\r\nuptime_in_seconds:{age}\r\n");
     let info = format!("${}\r\n{info}\r\n", info.len()).repeat(4);
     rig.engine.handle_bytes(node(0), format!("{HELLO}{info}").as_bytes(), now);
     let NodeState::Quarantined(left) = rig.engine.nodes(now)[0].state else { panic!("it votes") };

@@ -259,7 +259,7 @@ fn offering_beside_a_quarantine() -> Rig {
     });
     rig.connect(1);
     rig.connect(2);
-    rig.greet(0, HELLO, "run_id:0\r\nuptime_in_seconds:19\r\n");
+    rig.greet(0, HELLO, "run_id:0\r\nconnected_slaves:0\r\nuptime_in_seconds:19\r\n");
     for index in 0..3 {
         subscribed(&mut rig, index);
     }
@@ -314,12 +314,12 @@ fn what_is_told_during_another_greeting_is_deleted() {
     rig.receive(0, &message);
     for _ in 1..5 {
         let hello = rig.inbox[0][0][0] == "HELLO";
-        let info = "run_id:0\r\nuptime_in_seconds:29\r\n";
+        let info = "run_id:0\r\nconnected_slaves:0\r\nuptime_in_seconds:29\r\n";
         let answer =
             if hello { HELLO.to_owned() } else { format!("${}\r\n{info}\r\n", info.len()) };
         rig.answer(0, &answer);
     }
-    rig.answer(0, "$29\r\nrun_id:0\r\nuptime_in_seconds:9\r\n");
+    rig.answer(0, "$49\r\nrun_id:0\r\nconnected_slaves:0\r\nuptime_in_seconds:9\r\n");
     rig.advance(200 * MS);
     assert!(rig.waiting(0).contains(&"DELIFEQ".into()), "{:?}", rig.waiting(0));
 }
@@ -329,7 +329,7 @@ fn what_is_told_during_another_greeting_is_deleted() {
 fn a_node_without_a_name_is_not_listened_to() {
     let mut rig = Rig::unconnected(3, |config| config.direct_wake(true).transfers_in_row(2));
     (1..3).for_each(|index| rig.connect(index));
-    rig.greet(0, HELLO, "uptime_in_seconds:9999\r\n");
+    rig.greet(0, HELLO, "connected_slaves:0\r\nuptime_in_seconds:9999\r\n");
     (0..3).for_each(|index| subscribed(&mut rig, index));
     rig.acquire_with("a", waking::waiting());
     rig.answer_all(0..3, "_\r\n");

@@ -217,7 +217,7 @@ fn an_answer_to_a_greeting_that_nobody_read_for_a_while_makes_no_node_seem_far()
     rig.collect();
     rig.now = rig.now + 40 * MS;
     for index in 0..3 {
-        let info = format!("run_id:{index}\r\nuptime_in_seconds:9999\r\n");
+        let info = format!("run_id:{index}\r\nconnected_slaves:0\r\nuptime_in_seconds:9999\r\n");
         rig.answer(index, HELLO);
         for _ in 0..4 {
             rig.answer(index, &format!("${}\r\n{info}\r\n", info.len()));
@@ -440,7 +440,11 @@ fn comes_back(after: Duration, uptime: u32) -> NodeState {
     let mut rig = Rig::with(1, |config| config.restart_guard(RestartGuard::On));
     rig.lose(0);
     rig.advance(after);
-    rig.greet(0, HELLO, &format!("run_id:other\r\nuptime_in_seconds:{uptime}\r\n"));
+    rig.greet(
+        0,
+        HELLO,
+        &format!("run_id:other\r\nconnected_slaves:0\r\nuptime_in_seconds:{uptime}\r\n"),
+    );
     rig.engine.nodes(rig.now)[0].state
 }
 
@@ -457,7 +461,9 @@ fn a_node_that_was_loading_at_first_waits_no_longer_than_its_age_demands() {
     rig.lose(0);
     rig.advance(60_000 * MS);
     let info = |uptime: u32, loading: u32| {
-        format!("run_id:other\r\nuptime_in_seconds:{uptime}\r\nloading:{loading}\r\n")
+        format!(
+            "run_id:other\r\nconnected_slaves:0\r\nuptime_in_seconds:{uptime}\r\nloading:{loading}\r\n"
+        )
     };
     rig.greet(0, HELLO, &info(20, 1));
     assert_eq!(rig.engine.nodes(rig.now)[0].cause, Cause::Loading);

@@ -474,7 +474,7 @@ pub(super) fn a_waiter_that_gives_up_tells_the_holder() {
 fn without_channels_the_key_is_polled_after_the_delay() {
     let mut rig = Rig::unconnected(1, |config| config.direct_wake(true));
     let resp2 = HELLO.replace("%3", "*6").replace("proto\r\n:3", "proto\r\n:2");
-    rig.greet(0, &resp2, "run_id:1\r\nuptime_in_seconds:9999\r\n");
+    rig.greet(0, &resp2, "run_id:1\r\nconnected_slaves:0\r\nuptime_in_seconds:9999\r\n");
     assert_eq!(rig.waiting(0), Vec::<String>::new(), "no SUBSCRIBE over RESP2");
     let slow = Retry::every(300 * MS, Duration::ZERO).timeout(Duration::from_secs(5));
     rig.acquire_with("a", LockOptions::new(TTL).retry(slow));

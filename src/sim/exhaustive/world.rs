@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::{CLIENTS, ENDLESS, Limits, STEPS_MAX, Step, transfer};
-use crate::config::{Config, RestartGuard};
+use crate::config::Config;
 use crate::engine::{Connection, Engine, Event, LeaseId};
 use crate::error::Cause;
+use crate::guards::RestartGuard;
 use crate::options::LockOptions;
 use crate::quorum::NodeId;
 use crate::time::Instant;

@@ -21,6 +21,7 @@
 
 mod authority;
 mod cluster;
+mod door;
 mod kind;
 mod own_test;
 mod ports;
@@ -32,6 +33,7 @@ mod wire;
 
 pub use authority::{Authority, LOCAL, Signed};
 pub use cluster::{Cluster, FOREIGN};
+pub use door::Door;
 pub use kind::{Kind, available_kinds, kind_or_skip, on_each_kind, program_or_skip, skip};
 pub use own_test::own_test;
 pub use ports::free_port;

@@ -1,0 +1,175 @@
+//! Masters that fail over: which vote, and how long a promoted one waits.
+
+use super::admission::{History, Standing};
+use super::greeting::Floor;
+use super::tests::{
+    RULES, S, VALKEY_91, admit, at, conclude, feed, greeting, info, master, new_node, now, sent,
+    until,
+};
+use super::*;
+use crate::guards::{FailoverGuard, RestartGuard};
+
+/// A master with this many replicas, whose writes need some.
+fn master_of(replicas: u64) -> Facts {
+    let replicas = Some(replicas);
+    Facts { replicas, has_backlog: true, has_floor: true, is_asked_more: true, ..master("a", 3600) }
+}
+
+#[test]
+pub(crate) fn a_promoted_node_waits_until_the_old_master_has_ceased_and_its_locks_are_over() {
+    let lasts = |facts: &Facts, rules: &AdmissionRules| {
+        History::default().admit(facts, rules, |_| false, at(0))
+    };
+    let promoted = Facts { was_replica: true, ..master_of(1) };
+    // The old master took its last lock 13 s after the promotion, at most.
+    assert_eq!(lasts(&promoted, &RULES), until(at(43)));
+    let met = |seconds| Facts { met_for: Some(seconds * S + S / 500), ..promoted.clone() };
+    assert_eq!(lasts(&met(42), &RULES), until(at(1)));
+    assert_eq!(lasts(&met(43), &RULES), Standing::Admitted);
+    // No server followed this one, and it followed none.
+    let demoted = Facts { was_replica: true, ..master("a", 3600) };
+    assert_eq!(lasts(&demoted, &RULES), until(at(30)));
+    let off = AdmissionRules { failover_guard: FailoverGuard::Off, ..RULES };
+    assert_eq!(lasts(&promoted, &off), until(at(30)));
+    // A client that knew the old master, and one that knew the node as a replica.
+    for known in [master("old", 3600), Facts { role: Some("slave".into()), ..master_of(0) }] {
+        let mut history = History::default();
+        admit(&mut history, &known, at(0));
+        history.last_answer = at(5);
+        let promoted = Facts { replid: Some("another".into()), ..promoted.clone() };
+        assert_eq!(admit(&mut history, &promoted, at(10)), until(at(53)));
+    }
+}
+
+#[test]
+pub(crate) fn a_master_that_would_go_on_granting_after_a_failover_is_refused() {
+    let floor = |replicas, lag_s| Some(Floor { replicas, lag_s });
+    let with = |facts: Facts, floor| Facts { floor, ..facts };
+    let without_floor = |facts: Facts| Facts { has_floor: false, ..facts };
+    let table = [
+        (master("a", 3600), true),
+        (master_of(1), true),
+        // Its replica is away, or has been promoted.
+        (master_of(0), true),
+        (without_floor(master_of(1)), false),
+        (without_floor(master_of(0)), false),
+        (Facts { has_backlog: false, ..without_floor(master_of(1)) }, false),
+        // One of two replicas may be promoted while the other stays with the old master.
+        (master_of(2), false),
+        (with(master_of(2), floor(1, 10)), false),
+        (with(master_of(2), floor(2, 10)), true),
+        (with(master_of(1), floor(1, 10)), true),
+        (with(master_of(1), floor(1, 11)), false),
+    ];
+    for (facts, is_admitted) in table {
+        let wanted =
+            if is_admitted { Standing::Admitted } else { Standing::Refused(Cause::Unguarded) };
+        assert_eq!(admit(&mut History::default(), &facts, at(0)), wanted, "{facts:?}");
+        let off = AdmissionRules { failover_guard: FailoverGuard::Off, ..RULES };
+        let standing = History::default().admit(&facts, &off, |_| false, at(0));
+        assert_eq!(standing, Standing::Admitted, "{facts:?}");
+    }
+    // A server that does not say how many replicas it has may have some.
+    let silent = Facts { replicas: None, ..master("a", 3600) };
+    let standing = admit(&mut History::default(), &silent, at(0));
+    assert_eq!(standing, Standing::Refused(Cause::InfoDenied));
+    // Its failover is as its restart: without the restart guard the new master votes at once.
+    let rules = AdmissionRules { guard: RestartGuard::Off, ..RULES };
+    let standing = History::default().admit(&master_of(1), &rules, |_| false, at(0));
+    assert_eq!(standing, Standing::Refused(Cause::Unguarded));
+}
+
+#[test]
+fn a_master_with_replicas_is_asked_how_many_its_writes_need_and_other_masters_are_not() {
+    let greet = |replication: &str, answer: &str| {
+        let mut node = new_node(Login::default());
+        node.handle_connected(now(0));
+        sent(&mut node);
+        let answers = greeting(VALKEY_91, "run_id:x\r\nuptime_in_seconds:99", replication);
+        feed(&mut node, answers.as_bytes()).unwrap();
+        let is_over = conclude(&mut node, 0);
+        let asked = sent(&mut node);
+        if !is_over {
+            assert_eq!(feed(&mut node, answer.as_bytes()), Ok(true));
+            assert!(conclude(&mut node, 0));
+        }
+        (asked.contains("min-replicas-*"), node.cause())
+    };
+    let floor = |replicas: u32, lag: u32| {
+        format!(
+            "%2\r\n$20\r\nmin-replicas-max-lag\r\n${}\r\n{lag}\r\n\
+             $21\r\nmin-replicas-to-write\r\n$1\r\n{replicas}\r\n",
+            lag.to_string().len()
+        )
+    };
+    let denied = "-NOPERM User default has no permissions to run the 'config|get' command\r\n";
+    let two = "role:master\r\nconnected_slaves:2\r\nmin_slaves_good_slaves:2";
+    assert_eq!(greet("role:master\r\nconnected_slaves:0", ""), (false, Cause::Backlog));
+    assert_eq!(greet(two, &floor(2, 10)), (true, Cause::Backlog));
+    assert_eq!(greet(two, &floor(1, 10)), (true, Cause::Unguarded));
+    assert_eq!(greet(two, &floor(2, 60)), (true, Cause::Unguarded));
+    assert_eq!(greet(two, denied), (true, Cause::Unguarded));
+    assert_eq!(greet(&two.replace("slaves:2", "slaves:1"), denied), (true, Cause::Backlog));
+    let unguarded = two.replace("min_slaves_good_slaves:2", "");
+    assert_eq!(greet(&unguarded, ""), (false, Cause::Unguarded));
+}
+
+/// The client is connected all the time, and the node answers nothing while it is a replica.
+#[test]
+pub(crate) fn a_master_that_failed_over_and_back_is_noticed_before_its_next_grant() {
+    let replication = |replid: &str| {
+        format!(
+            "role:master\r\nconnected_slaves:1\r\nmin_slaves_good_slaves:1\r\nmaster_replid:{replid}"
+        )
+    };
+    let admitted = || {
+        let mut node = new_node(Login::default());
+        node.handle_connected(now(0));
+        let server = "run_id:x\r\nuptime_in_seconds:99";
+        feed(&mut node, greeting(VALKEY_91, server, &replication("a")).as_bytes()).unwrap();
+        assert!(!conclude(&mut node, 0));
+        feed(&mut node, b"-NOPERM no settings\r\n").unwrap();
+        assert!(conclude(&mut node, 0) && node.can_vote() && node.is_restless());
+        sent(&mut node);
+        node
+    };
+    let mut node = admitted();
+    assert_eq!(node.next_timeout(Duration::ZERO), Some(at(1)));
+    for (seconds, replid, cause) in [(1, "a", None), (2, "b", Some(Cause::Replica))] {
+        node.handle_timeout(now(seconds));
+        assert_eq!(sent(&mut node), "*2 $4 INFO $11 replication ");
+        feed(&mut node, info(&replication(replid)).as_bytes()).unwrap();
+        assert_eq!(node.take_no_master(), cause);
+    }
+    // An answer that does not tell is no reason to go on.
+    let mut node = admitted();
+    node.handle_timeout(now(1));
+    feed(&mut node, b"-NOPERM no info\r\n").unwrap();
+    assert_eq!(node.take_no_master(), Some(Cause::Replica));
+}
+
+#[test]
+fn a_master_that_may_have_failed_over_during_a_stall_is_greeted_again_before_it_votes() {
+    for (replicas, is_asked) in [(0, false), (1, true)] {
+        let mut node = new_node(Login::default());
+        node.handle_connected(now(0));
+        let server = "run_id:x\r\nuptime_in_seconds:99";
+        let role =
+            format!("role:master\r\nconnected_slaves:{replicas}\r\nmin_slaves_good_slaves:1");
+        feed(&mut node, greeting(VALKEY_91, server, &role).as_bytes()).unwrap();
+        if !conclude(&mut node, 0) {
+            feed(&mut node, b"-NOPERM no settings\r\n").unwrap();
+            assert!(conclude(&mut node, 0));
+        }
+        node.pending.push_back(Pending { request: Request::Tell, written_at: at(0) });
+        node.handle_timeout(now(9));
+        assert!(node.is_stalled());
+        sent(&mut node);
+        feed(&mut node, b":1\r\n").unwrap();
+        node.handle_timeout(now(9));
+        assert_eq!((node.can_vote(), sent(&mut node).contains("HELLO")), (!is_asked, is_asked));
+        // The look that was written before the stall says no more than the greeting will.
+        feed(&mut node, info(&role).as_bytes()).unwrap_or_default();
+        assert_eq!(node.take_no_master(), None);
+    }
+}
