@@ -16,6 +16,10 @@ pub(crate) struct Step {
     both: usize,
     /// The next list alone.
     next: usize,
+    /// Clients with other lists or names of nodes, or that do not tell theirs.
+    others: usize,
+    /// Nodes that have not listed their clients.
+    silent: usize,
 }
 
 impl Step {
@@ -23,8 +27,13 @@ impl Step {
     pub(crate) fn of(seen: &Clients) -> Option<Self> {
         let [present, next] = seen.own.lists.as_slice() else { return None };
         let has = |agreement: &Agreement, list: &NodeList| agreement.lists.contains(list);
-        let mut step = Self::default();
-        for theirs in seen.others.iter().filter_map(|client| client.name.agreement.as_ref()) {
+        let silent = seen.nodes.iter().filter(|(_, why)| why.is_some()).count();
+        let mut step = Self { silent, ..Self::default() };
+        for client in &seen.others {
+            let Some(theirs) = &client.name.agreement else {
+                step.others += 1;
+                continue;
+            };
             if theirs.prefix != seen.own.prefix {
                 continue;
             }
@@ -32,8 +41,7 @@ impl Step {
                 (true, true) => step.both += 1,
                 (true, false) => step.present += 1,
                 (false, true) => step.next += 1,
-                // It differs, which is another check.
-                (false, false) => {}
+                (false, false) => step.others += 1,
             }
         }
         Some(step)
@@ -41,27 +49,26 @@ impl Step {
 
     /// The step, and when the next one may begin.
     pub(crate) fn check(self, max_ttl: Duration) -> Check {
-        let Self { present, both, next } = self;
+        let Self { present, both, next, others, silent } = self;
         let wait = short(max_ttl);
-        let (level, advice) = match (present, both, next) {
-            (1.., _, 1..) => (
-                Level::Unsafe,
-                "clients of one list alone and clients of the other alone can hold one lock: give all \
-                 both lists"
-                    .to_owned(),
-            ),
-            (1.., _, 0) => (Level::Note, "give those with the present list alone both lists".to_owned()),
-            (0, 1.., _) => (
-                Level::Note,
-                format!(
-                    "give them the next list alone, but not before {wait} have passed since the last \
-                     client of the present list alone ended"
-                ),
-            ),
-            (0, 0, 1..) => {
-                (Level::Note, "the nodes that are in the present list alone may be stopped".to_owned())
+        let level = if present > 0 && next > 0 { Level::Unsafe } else { Level::Note };
+        let advice = match (present, both, next) {
+            (1.., _, 1..) => {
+                "clients of one list alone and clients of the other alone can hold one lock: give \
+                              all both lists"
+                    .to_owned()
             }
-            (0, 0, 0) => (Level::Note, "no client with these lists is connected".to_owned()),
+            (1.., _, 0) => "give those with the present list alone both lists".to_owned(),
+            (0, ..) if others > 0 || silent > 0 => format!(
+                "{others} have other lists or do not tell theirs, and {silent} nodes do not list their \
+                 clients: so it is not known whether a client has the present list alone"
+            ),
+            (0, 1.., _) => format!(
+                "give them the next list alone, but not before {wait} have passed since the last client of \
+                 the present list alone ended or got both; the doctor sees connected clients only"
+            ),
+            (0, 0, 1..) => "the nodes that are in the present list alone may be stopped".to_owned(),
+            (0, 0, 0) => "no client with these lists is connected".to_owned(),
         };
         let text = format!(
             "{present} other clients have the present list alone, {both} have both, {next} have the next \
@@ -77,15 +84,20 @@ mod tests {
 
     #[test]
     fn clients_of_one_list_alone_beside_those_of_the_other_are_unsafe() {
-        for (present, both, next, level, said) in [
-            (3, 0, 0, Level::Note, "give those with the present list alone both lists"),
-            (1, 2, 0, Level::Note, "give those with the present list alone both lists"),
-            (0, 3, 0, Level::Note, "not before 30.0 s have passed"),
-            (0, 2, 1, Level::Note, "not before 30.0 s have passed"),
-            (1, 2, 1, Level::Unsafe, "can hold one lock"),
-            (0, 0, 3, Level::Note, "may be stopped"),
+        for (counts, level, said) in [
+            ([3, 0, 0, 0, 0], Level::Note, "give those with the present list alone both lists"),
+            ([1, 2, 0, 0, 1], Level::Note, "give those with the present list alone both lists"),
+            ([0, 3, 0, 0, 0], Level::Note, "not before 30.0 s have passed"),
+            ([0, 2, 1, 0, 0], Level::Note, "not before 30.0 s have passed"),
+            ([0, 3, 0, 1, 0], Level::Note, "it is not known"),
+            ([0, 3, 0, 0, 1], Level::Note, "it is not known"),
+            ([1, 2, 1, 0, 0], Level::Unsafe, "can hold one lock"),
+            ([0, 0, 3, 0, 0], Level::Note, "may be stopped"),
+            ([0, 0, 3, 0, 1], Level::Note, "it is not known"),
         ] {
-            let check = Step { present, both, next }.check(Duration::from_secs(30));
+            let [present, both, next, others, silent] = counts;
+            let step = Step { present, both, next, others, silent };
+            let check = step.check(Duration::from_secs(30));
             assert_eq!(check.level, level, "{check:?}");
             assert!(check.text.contains(said), "{check:?}");
         }

@@ -48,12 +48,12 @@ impl Engine {
         let client_id = ClientId::new(client_id);
         let names: Arc<[_]> = config.nodes.iter().map(|address| address.name().into()).collect();
         let name = name_of(config, client_id);
-        let agreement = Some(settings.agreement(&names, &config.key_prefix));
-        let told = ClientName { agreement, ..name.clone() };
-        let nodes = nodes_of(config, 0, (client_id, &told.to_string()), now);
+        let agreement = settings.agreement(&names, &config.key_prefix);
+        let told = ClientName { agreement: Some(agreement), ..name.clone() }.to_string();
+        let nodes = nodes_of(config, 0, (client_id, &told), now);
         let nodes = Nodes::new(nodes, names, (settings.admission, &settings.electorate), now);
-        let prefix = Prefix::new(&config.key_prefix);
         let drawn = (config.in_flight_max, client_id, rng);
+        let prefix = Prefix::new(&config.key_prefix);
         Ok(Self {
             locks: Locks::new(settings, nodes, prefix, drawn, name.to_string().into(), now),
             waiting: Waiting::new(client_id, config.node_timeout, settings.electorate),
@@ -358,8 +358,7 @@ impl Engine {
         self.check_if_small();
     }
 
-    /// Ends a pass over the sockets, after you have handed in all their bytes: does everything that
-    /// is due.
+    /// Ends a pass over the sockets, after you have handed in their bytes: does what is due.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.locks.last_pass = now;
         let now = self.locks.now(now);
@@ -416,7 +415,7 @@ impl Engine {
 
     // ---- outputs ----
 
-    /// The next result. The engine does not hand out a lease whose deadline has passed at `now`.
+    /// The next result, and no lease whose deadline has passed at `now`.
     pub fn poll_event(&mut self, now: Instant) -> Option<Event> {
         if self.sets.is_empty() { self.poll_done(now) } else { self.poll_with_sets(now) }
     }

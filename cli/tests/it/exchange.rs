@@ -147,3 +147,21 @@ fn eight_processes_sell_a_stock_while_their_nodes_are_exchanged() {
     let is_free = || !fleet.servers.iter().any(|server| server.exists("keeper"));
     assert!(eventually(PATIENCE, is_free), "keys are left behind");
 }
+
+#[test]
+fn a_command_whose_lists_are_both_gone_ends_and_nodes_that_are_wrong_change_nothing() {
+    let Some(fleet) = Fleet::start(4) else { return };
+    fleet.set(0..2, None);
+    end(fleet.command(&["doctor", "--wait", "20s"]));
+    let mut keeper =
+        Running::of(fleet.command(&[&["run", "--ttl", "1500ms", "k"][..], &STAY].concat()));
+    assert_eq!(keeper.line(), "held");
+    fs::write(fleet.file("config"), "nodes = [\"redis://\"]\n").expect("a file");
+    keeper.err_line("config has changed, the nodes stay: ");
+    fleet.set(2..4, None);
+    keeper.err_line("names other nodes, and neither list of before");
+    let ended = keeper.end();
+    assert_eq!(ended.code, Some(70), "{ended:?}");
+    let is_free = || !fleet.servers.iter().any(|server| server.exists("k"));
+    assert!(eventually(PATIENCE, is_free), "keys are left behind");
+}
