@@ -73,7 +73,7 @@ impl Reload {
         self.due = time + EVERY;
         let file = self.file.display();
         if let Some(named) = self.named.try_iter().last() {
-            match named.and_then(|config| Ok(set(driver, &config, &file.to_string())?)) {
+            match named.and_then(|config| set(driver, &config, &file.to_string())) {
                 Ok(()) => self.is_exchanging |= driver.is_exchanging(),
                 Err(failure) if failure.code == LOST => return Err(failure),
                 Err(failure) => {
@@ -93,16 +93,15 @@ impl Reload {
 }
 
 fn set(driver: &mut Driver, config: &Config, file: &str) -> Result<(), Failure> {
-    driver.set_nodes(config).map_err(|error| match error {
-        ConfigError::NoCommonList => Failure::new(
-            LOST,
-            "lost",
-            format!(
-                "{file} names other nodes, and neither list of before: locks of this command exclude no \
-                 client of those"
-            ),
-        ),
-        error => error.into(),
+    driver.set_nodes(config).map_err(|error| {
+        if error != ConfigError::NoCommonList {
+            return error.into();
+        }
+        let message = format!(
+            "{file} names other nodes, and neither list of before: locks of this command exclude no \
+             client of those"
+        );
+        Failure::new(LOST, "lost", message)
     })
 }
 

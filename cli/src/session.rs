@@ -124,7 +124,7 @@ impl Session {
             self.driver.ready(event);
         }
         if let Some(reload) = &mut self.reload {
-            self.stale = reload.look(&mut self.driver).err().or(self.stale.take());
+            self.stale = reload.look(&mut self.driver).err().or_else(|| self.stale.take());
         }
         self.driver.drive();
         if self.is_telling {
