@@ -1,0 +1,177 @@
+//! The C library as a C program has it: installed, found by pkg-config, on real servers.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+use redbolt_rig::{Cluster, skip};
+use tempfile::TempDir;
+
+/// The library, installed into a folder of its own.
+struct Installed {
+    folder: TempDir,
+}
+
+fn crate_dir() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The output of a command that must end well.
+#[track_caller]
+fn done(command: &mut Command) -> String {
+    let Output { status, stdout, stderr } =
+        command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let told = [stdout, stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    assert!(status.success(), "{command:?}: {status}\n{}{}", told[0], told[1]);
+    told.concat()
+}
+
+fn is_there(program: &str) -> bool {
+    Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
+}
+
+/// Whether the program is there; if not, the running test is reported as skipped.
+fn program_or_skip(program: &str) -> Option<()> {
+    if is_there(program) {
+        return Some(());
+    }
+    skip(&format!("{program} is not installed"), "install it");
+    None
+}
+
+/// Builds and installs the library once, as a user does, but quicker to build.
+fn installed() -> Option<&'static Installed> {
+    static INSTALLED: OnceLock<Installed> = OnceLock::new();
+    program_or_skip("make")?;
+    program_or_skip("pkg-config")?;
+    Some(INSTALLED.get_or_init(|| {
+        let folder = tempfile::tempdir().expect("a folder");
+        for target in ["all", "install"] {
+            let prefix = format!("PREFIX={}", folder.path().display());
+            done(Command::new("make").args(["-C"]).arg(crate_dir()).args([
+                "PROFILE=dev",
+                &prefix,
+                target,
+            ]));
+        }
+        Installed { folder }
+    }))
+}
+
+impl Installed {
+    fn lib(&self) -> PathBuf {
+        self.folder.path().join("lib")
+    }
+
+    /// A compiler's words for the library, by pkg-config.
+    fn flags(&self) -> Vec<String> {
+        let mut command = Command::new("pkg-config");
+        command
+            .args(["--cflags", "--libs", "redbolt"])
+            .env("PKG_CONFIG_PATH", self.lib().join("pkgconfig"));
+        done(&mut command).split_whitespace().map(str::to_owned).collect()
+    }
+
+    /// Builds a program, with no warning.
+    fn build(&self, compiler: &str, source: &str, flags: &[&str]) -> PathBuf {
+        let name = source.replace(['/', '.'], "-");
+        let program =
+            self.folder.path().join(format!("{compiler}-{name}-{}", flags.concat().len()));
+        let mut command = Command::new(compiler);
+        command.args(["-g", "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]);
+        command
+            .args(flags)
+            .arg(crate_dir().join(source))
+            .arg("-o")
+            .arg(&program)
+            .args(self.flags());
+        done(&mut command);
+        program
+    }
+
+    /// A command that finds the library.
+    fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command.env("LD_LIBRARY_PATH", self.lib());
+        command
+    }
+}
+
+const C11: &str = "-std=c11";
+const SANITIZERS: [&str; 2] = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+
+/// Runs an example by each compiler, one of them with sanitizers, and reads what it says.
+fn on_servers(source: &str, flags: &[&str]) -> Option<Vec<String>> {
+    let (installed, nodes) = (installed()?, Cluster::mixed(3)?);
+    let compilers: &[&str] =
+        if source.ends_with(".c") { &["gcc", "clang"] } else { &["g++", "clang++"] };
+    let mut told = Vec::new();
+    for (compiler, extra) in compilers.iter().zip([&SANITIZERS[..], &[]]) {
+        let Some(()) = program_or_skip(compiler) else { continue };
+        let program = installed.build(compiler, source, &[flags, extra].concat());
+        told.push(done(installed.command(program).args(nodes.urls())));
+    }
+    Some(told)
+}
+
+#[test]
+fn a_thread_takes_extends_and_unlocks_a_lock() {
+    for told in on_servers("examples/blocking.c", &[C11]).into_iter().flatten() {
+        assert!(told.contains("the invoice is written here"), "{told}");
+        assert!(told.contains("a second caller: the lock is taken: 0 of 3 granted"), "{told}");
+        assert!(told.contains("127.0.0.1:"), "each node is named: {told}");
+    }
+}
+
+#[test]
+fn a_loop_on_epoll_ships_orders_under_locks() {
+    for told in on_servers("examples/epoll.c", &[C11, "-D_GNU_SOURCE"]).into_iter().flatten() {
+        assert!(told.contains("shipped 8 orders"), "{told}");
+    }
+}
+
+#[test]
+fn a_loop_that_spins_trades_under_locks() {
+    for told in on_servers("examples/spin.c", &[C11]).into_iter().flatten() {
+        assert!(told.contains("traded 100 signals"), "{told}");
+    }
+}
+
+#[test]
+fn valgrind_has_no_complaint() {
+    let (Some(installed), Some(())) = (installed(), program_or_skip("valgrind")) else { return };
+    let (Some(nodes), Some(())) = (Cluster::mixed(3), program_or_skip("gcc")) else { return };
+    let program = installed.build("gcc", "examples/blocking.c", &[C11]);
+    let mut command = installed.command("valgrind");
+    // The I/O thread may still be ending, so its memory is possibly lost.
+    command
+        .args([
+            "--quiet",
+            "--error-exitcode=9",
+            "--leak-check=full",
+            "--errors-for-leak-kinds=definite",
+        ])
+        .arg(program);
+    done(command.args(nodes.urls()));
+}
+
+/// The names that the library shows, against the list that is committed.
+#[test]
+fn the_shared_library_shows_the_listed_names_and_no_other() {
+    let (Some(installed), Some(())) = (installed(), program_or_skip("nm")) else { return };
+    let listed = done(
+        Command::new("nm")
+            .args(["-D", "--defined-only", "--format=posix"])
+            .arg(installed.lib().join("libredbolt.so")),
+    );
+    let mut found: Vec<_> = listed.lines().filter_map(|line| line.split(' ').next()).collect();
+    found.sort_unstable();
+    let list = crate_dir().join("symbols.txt");
+    if std::env::var_os("REDBOLT_UPDATE").is_some() {
+        fs::write(&list, found.join("\n") + "\n").expect("a list that can be written");
+    }
+    let expected = fs::read_to_string(list).expect("the list");
+    assert_eq!(found, expected.lines().collect::<Vec<_>>());
+    assert!(found.len() <= 40, "{} functions", found.len());
+}
