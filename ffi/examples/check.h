@@ -18,8 +18,9 @@ static inline redbolt_config *config_of(int argc, char **argv) {
   redbolt_error error;
   must(redbolt_config_new((const char *const *)argv + 1, (size_t)argc - 1, &config, &error), &error,
        "redbolt_config_new");
-  /* For nodes that have just started, in a test alone. */
+  /* For a test alone, where nodes have just started and a busy machine may be slow. */
   must(redbolt_config_set(config, REDBOLT_RESTART_GUARD, 0, &error), &error, "redbolt_config_set");
+  must(redbolt_config_set(config, REDBOLT_NODE_TIMEOUT_NS, 2 * REDBOLT_S, &error), &error, "set");
   return config;
 }
 #endif

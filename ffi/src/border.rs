@@ -84,3 +84,20 @@ pub(crate) unsafe fn free<T>(pointer: *mut T) {
         let _ = catch_unwind(AssertUnwindSafe(|| drop(object)));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_becomes_a_code() {
+        let mut place = redbolt_error::of(Ok(()));
+        let error = &raw mut place;
+        // SAFETY: the error lives for the call.
+        let code = unsafe { at_border(error, || panic!("a fault, as it should be")) };
+        assert_eq!(code, redbolt_code::REDBOLT_PANIC);
+        assert_eq!(place.code, redbolt_code::REDBOLT_PANIC as i32);
+        assert!(place.message.starts_with(b"a fault in redbolt"));
+        assert_eq!(or_else(7, || panic!("a fault, as it should be")), 7);
+    }
+}

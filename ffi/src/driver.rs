@@ -400,3 +400,33 @@ pub unsafe extern "C" fn redbolt_driver_shutdown(
     // SAFETY: by the rules for pointers.
     unsafe { with_driver(driver, error, body) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use redbolt::Config;
+
+    #[test]
+    fn a_second_thread_is_refused_and_a_driver_that_broke_stays_broken() {
+        let config = Config::new(["redis://127.0.0.1:1"]).expect("an address");
+        let driving = Driving::new(Driver::standalone(config).expect("a driver"));
+        let driver = redbolt_driver { driving: Mutex::new(driving) };
+        // SAFETY: the driver lives for the call; a null error is none.
+        let drive = || unsafe {
+            redbolt_driver_drive((&raw const driver).cast_mut(), std::ptr::null_mut())
+        };
+        assert_eq!(drive(), redbolt_code::REDBOLT_OK);
+        let first = driver.driving.lock();
+        assert_eq!(drive(), redbolt_code::REDBOLT_BUSY);
+        drop(first);
+        let broken = std::thread::scope(|scope| {
+            let within = scope.spawn(|| {
+                let _within = driver.driving.lock();
+                panic!("a fault, as it should be");
+            });
+            within.join().is_err()
+        });
+        assert!(broken);
+        assert_eq!(drive(), redbolt_code::REDBOLT_PANIC);
+    }
+}

@@ -1,8 +1,9 @@
 //! The C library as a C program has it: installed, found by pkg-config, on real servers.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
 use redbolt_rig::{Cluster, skip};
@@ -135,6 +136,35 @@ fn a_loop_on_epoll_ships_orders_under_locks() {
 fn a_loop_that_spins_trades_under_locks() {
     for told in on_servers("examples/spin.c", &[C11]).into_iter().flatten() {
         assert!(told.contains("traded 100 signals"), "{told}");
+    }
+}
+
+#[test]
+fn leases_have_several_keys_slots_fences_and_an_end_that_threads_hear_of() {
+    let (Some(installed), Some(())) = (installed(), program_or_skip("gcc")) else { return };
+    let Some(nodes) = Cluster::mixed(3) else { return };
+    let flags = [&[C11, "-D_GNU_SOURCE", "-pthread"], &SANITIZERS[..]].concat();
+    let program = installed.build("gcc", "tests/programs/leases.c", &flags);
+    let mut command = installed.command(program);
+    let mut child = command.args(nodes.urls()).stdout(Stdio::piped()).spawn().expect("a program");
+    let mut lines = BufReader::new(child.stdout.take().expect("its output")).lines();
+    let held = lines.next().and_then(Result::ok);
+    if held.as_deref() == Some("held") {
+        for node in nodes.nodes() {
+            node.command(&["DEL", "deleted"]);
+        }
+    }
+    let last = lines.map_while(Result::ok).last();
+    let status = child.wait().expect("its end");
+    assert!(status.success(), "{status}: {held:?}");
+    assert_eq!(last.as_deref(), Some("all as it should be"));
+}
+
+#[test]
+fn bad_input_of_each_kind_gets_a_code_and_a_message() {
+    for told in on_servers("tests/programs/bad_input.c", &[C11]).into_iter().flatten() {
+        let kinds = told.split_whitespace().next().and_then(|kinds| kinds.parse::<u32>().ok());
+        assert!(kinds.is_some_and(|kinds| kinds >= 50), "{told}");
     }
 }
 
