@@ -139,6 +139,24 @@ fn a_loop_that_spins_trades_under_locks() {
     }
 }
 
+const CPP17: &str = "-std=c++17";
+
+#[test]
+fn a_guard_of_cpp_releases_its_lock_at_the_end_of_its_scope() {
+    for told in on_servers("examples/guard.cpp", &[CPP17, "-pthread"]).into_iter().flatten() {
+        assert!(told.contains("8 threads wrote, one after the other"), "{told}");
+        assert!(told.contains("the TTL is 0ns"), "{told}");
+    }
+}
+
+#[test]
+fn a_gateway_refuses_the_fence_of_an_earlier_holder() {
+    for told in on_servers("examples/trading.cpp", &[CPP17]).into_iter().flatten() {
+        assert!(told.contains("placed 50 orders"), "{told}");
+        assert!(told.contains("the gateway refused the order"), "{told}");
+    }
+}
+
 #[test]
 fn leases_have_several_keys_slots_fences_and_an_end_that_threads_hear_of() {
     let (Some(installed), Some(())) = (installed(), program_or_skip("gcc")) else { return };
