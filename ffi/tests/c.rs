@@ -82,8 +82,8 @@ impl Installed {
         let mut command = Command::new(compiler);
         command.args(["-g", "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]);
         command
-            .args(flags)
             .arg(crate_dir().join(source))
+            .args(flags)
             .arg("-o")
             .arg(&program)
             .args(self.flags());
@@ -141,6 +141,35 @@ fn a_loop_that_spins_trades_under_locks() {
 
 const CPP17: &str = "-std=c++17";
 
+/// The folder with libuv, libevent and Asio; if it is missing, the running test is reported as skipped.
+fn loops_or_skip() -> Option<PathBuf> {
+    let servers = std::env::var_os("REDBOLT_SERVERS");
+    let servers = servers.map_or_else(|| crate_dir().join("../target/servers"), PathBuf::from);
+    let root = servers.join("loops/root/usr");
+    if root.exists() {
+        return Some(root);
+    }
+    skip("libuv, libevent and Asio are not installed", "tests/loops.sh target/servers");
+    None
+}
+
+#[test]
+fn loops_of_libuv_libevent_and_asio_ship_orders_under_locks() {
+    let Some(root) = loops_or_skip() else { return };
+    let include = format!("-isystem{}", root.join("include").display());
+    let library = |name: &str| root.join("lib/x86_64-linux-gnu").join(name).display().to_string();
+    let (uv, event) = (library("libuv_a.a"), library("libevent_core.a"));
+    for (source, flags) in [
+        ("examples/libuv.c", vec![C11, "-D_GNU_SOURCE", "-pthread", &include, &uv]),
+        ("examples/libevent.c", vec![C11, "-D_GNU_SOURCE", &include, &event]),
+        ("examples/asio.cpp", vec![CPP17, "-pthread", &include]),
+    ] {
+        for told in on_servers(source, &flags).into_iter().flatten() {
+            assert!(told.contains("shipped 8 orders"), "{source}: {told}");
+        }
+    }
+}
+
 #[test]
 fn a_guard_of_cpp_releases_its_lock_at_the_end_of_its_scope() {
     for told in on_servers("examples/guard.cpp", &[CPP17, "-pthread"]).into_iter().flatten() {
@@ -179,11 +208,34 @@ fn leases_have_several_keys_slots_fences_and_an_end_that_threads_hear_of() {
 }
 
 #[test]
+fn structs_have_the_listed_layouts() {
+    let told = on_servers("tests/programs/layout.c", &[C11]);
+    let version = concat!("redbolt ", env!("CARGO_PKG_VERSION"));
+    assert!(told.iter().flatten().all(|told| told.trim() == version), "{told:?}");
+}
+
+#[test]
 fn bad_input_of_each_kind_gets_a_code_and_a_message() {
     for told in on_servers("tests/programs/bad_input.c", &[C11]).into_iter().flatten() {
         let kinds = told.split_whitespace().next().and_then(|kinds| kinds.parse::<u32>().ok());
         assert!(kinds.is_some_and(|kinds| kinds >= 50), "{told}");
     }
+}
+
+/// A program that needs no shared library of ours.
+#[test]
+fn a_program_can_be_linked_statically() {
+    let (Some(installed), Some(())) = (installed(), program_or_skip("gcc")) else { return };
+    let Some(nodes) = Cluster::mixed(3) else { return };
+    let program = installed.folder.path().join("static");
+    let mut private = Command::new("pkg-config");
+    private.args(["--cflags", "--libs", "--static", "redbolt"]);
+    let flags = done(private.env("PKG_CONFIG_PATH", installed.lib().join("pkgconfig")));
+    let flags = flags.replace("-lredbolt", "-l:libredbolt.a");
+    let source = crate_dir().join("examples/blocking.c");
+    let mut command = Command::new("gcc");
+    done(command.args([C11, "-o"]).arg(&program).arg(source).args(flags.split_whitespace()));
+    done(Command::new(program).args(nodes.urls()));
 }
 
 #[test]
