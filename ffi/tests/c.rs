@@ -222,6 +222,31 @@ fn bad_input_of_each_kind_gets_a_code_and_a_message() {
     }
 }
 
+/// What a reader copies compiles.
+#[test]
+fn the_code_of_the_pages_compiles() {
+    let Some(installed) = installed() else { return };
+    for (page, mark, compiler, standard) in [
+        ("../docs/guide-c.md", "```c\n", "gcc", C11),
+        ("../docs/guide-c.md", "```cpp\n", "g++", CPP17),
+        ("../README.md", "```c\n", "gcc", C11),
+    ] {
+        let Some(()) = program_or_skip(compiler) else { continue };
+        let text = fs::read_to_string(crate_dir().join(page)).expect("a page");
+        let blocks: Vec<_> = text.split(mark).skip(1).collect();
+        assert!(!blocks.is_empty(), "{page} has no code that begins with {mark}");
+        for block in blocks {
+            let code = block.split("```").next().unwrap_or_default();
+            let file =
+                installed.folder.path().join(format!("page.{}", mark.trim().trim_matches('`')));
+            fs::write(&file, code).expect("a file");
+            let mut command = Command::new(compiler);
+            command.args([standard, "-Wall", "-Wextra", "-Werror", "-fsyntax-only"]);
+            done(command.arg(file).args(installed.flags()));
+        }
+    }
+}
+
 /// A program that needs no shared library of ours.
 #[test]
 fn a_program_can_be_linked_statically() {
