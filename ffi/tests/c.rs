@@ -222,6 +222,17 @@ fn bad_input_of_each_kind_gets_a_code_and_a_message() {
     }
 }
 
+/// The program counts by its own `malloc`, as only glibc lets it.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[test]
+fn a_warm_lock_allocates_nothing() {
+    let (Some(installed), Some(())) = (installed(), program_or_skip("gcc")) else { return };
+    let Some(nodes) = Cluster::mixed(3) else { return };
+    let program = installed.build("gcc", "tests/programs/allocations.c", &[C11]);
+    let told = done(installed.command(program).args(nodes.urls()));
+    assert_eq!(told.trim(), "client 0, driver 0");
+}
+
 /// What a reader copies compiles.
 #[test]
 fn the_code_of_the_pages_compiles() {
