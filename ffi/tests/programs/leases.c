@@ -1,6 +1,7 @@
 /* What leases do: several keys, slots, fences, loss, threads, a fork. usage: leases ADDRESS..
-   It prints "held", and then expects somebody to delete the key "deleted" on the nodes. */
+   It prints "delete KEY", and then expects somebody to delete that key on the nodes. */
 #include "../../examples/check.h"
+#include <poll.h>
 #include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -119,11 +120,57 @@ static void loss(void) {
   redbolt_options kept = {.ttl_ns = REDBOLT_S, .flags = REDBOLT_KEEP_ALIVE};
   redbolt_lease deleted = lock("deleted", kept);
   EXPECT(redbolt_wait_lost(client, deleted, 1500 * REDBOLT_MS, NULL) == REDBOLT_TIMED_OUT);
-  puts("held");
+  puts("delete deleted");
   fflush(stdout);
   EXPECT(redbolt_wait_lost(client, deleted, 15 * REDBOLT_S, &error) == REDBOLT_LOST);
   EXPECT(state(deleted).is_lost && state(deleted).remaining_ns == 0);
   EXPECT(redbolt_unlock(client, deleted, NULL) == REDBOLT_NOT_HELD);
+}
+
+static redbolt_completion next(redbolt_driver *driver) {
+  redbolt_completion done;
+  uint64_t end = redbolt_now_ns() + 15 * REDBOLT_S;
+  for (;;) {
+    must(redbolt_driver_drive(driver, &error), &error, "redbolt_driver_drive");
+    if (redbolt_driver_completions(driver, &done, &error, 1) == 1) return done;
+    EXPECT(redbolt_now_ns() < end);
+    int64_t timeout = redbolt_driver_timeout_ns(driver);
+    struct pollfd watched = {.fd = redbolt_driver_fd(driver), .events = POLLIN};
+    poll(&watched, 1, timeout < 0 || timeout > 100000000 ? 100 : (int)(timeout / 1000000 + 1));
+  }
+}
+
+/* Each completion comes with the pointer of its call; a loss with that of the call for the lock. */
+static void loss_in_a_loop(redbolt_config *config) {
+  redbolt_driver *driver;
+  int of_lock, of_extension, of_other;
+  redbolt_options options = {.ttl_ns = REDBOLT_S, .flags = REDBOLT_KEEP_ALIVE};
+  must(redbolt_driver_new(config, &driver, &error), &error, "redbolt_driver_new");
+  must(redbolt_driver_lock(driver, "other", 5, &options, &of_other, NULL, &error), &error, "other");
+  redbolt_completion other = next(driver);
+  must(redbolt_driver_lock(driver, "driven", 6, &options, &of_lock, NULL, &error), &error, "driven");
+  redbolt_completion won = next(driver);
+  EXPECT(won.event == REDBOLT_LOCKED && won.code == REDBOLT_OK && won.user == &of_lock);
+  must(redbolt_driver_extend(driver, won.lease, REDBOLT_S, &of_extension, NULL, &error), &error, "extend");
+  redbolt_completion extended = next(driver);
+  EXPECT(extended.event == REDBOLT_EXTENDED && extended.code == REDBOLT_OK);
+  EXPECT(extended.user == &of_extension && extended.lease.serial == won.lease.serial);
+  puts("delete driven");
+  fflush(stdout);
+  redbolt_completion lost = next(driver);
+  EXPECT(lost.event == REDBOLT_LEASE_LOST && lost.code == REDBOLT_LOST && lost.user == &of_lock);
+  EXPECT(lost.lease.serial == won.lease.serial && lost.lease.place == won.lease.place);
+  EXPECT(redbolt_driver_remaining_ns(driver, lost.lease) == 0);
+  EXPECT(redbolt_driver_remaining_ns(driver, other.lease) > 0);
+  must(redbolt_driver_release(driver, lost.lease, &error), &error, "redbolt_driver_release");
+  must(redbolt_driver_unlock(driver, other.lease, &of_other, NULL, &error), &error, "unlock");
+  EXPECT(redbolt_driver_unlock(driver, other.lease, NULL, NULL, NULL) == REDBOLT_NOT_A_LEASE);
+  redbolt_completion ended = next(driver);
+  EXPECT(ended.event == REDBOLT_UNLOCKED && ended.code == REDBOLT_OK && ended.user == &of_other);
+  uint64_t owed = 1;
+  must(redbolt_driver_shutdown(driver, 5 * REDBOLT_S, &owed, &error), &error, "shutdown");
+  EXPECT(owed == 0);
+  redbolt_driver_free(driver);
 }
 
 /* The child gets no lock, and its end releases nothing of its parent's. */
@@ -147,6 +194,7 @@ int main(int argc, char **argv) {
   must(redbolt_client_new(config, &client, &error), &error, "redbolt_client_new");
   several_keys();
   slots();
+  loss_in_a_loop(config);
   fences(config);
   loss_beside_threads();
   loss();
