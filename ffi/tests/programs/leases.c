@@ -39,7 +39,9 @@ static void several_keys(void) {
   redbolt_lease both, one;
   must(redbolt_lock_all(client, keys, 2, &options, &both, &error), &error, "redbolt_lock_all");
   EXPECT(redbolt_try_lock(client, "account:9", 9, &options, &one, &error) == REDBOLT_TAKEN);
-  EXPECT(error.nodes == 3 && error.quorum == 2 && error.votes[0] == REDBOLT_VOTE_DENIED);
+  int denied = 0; /* a call ends before the last node has answered */
+  for (uint32_t i = 0; i < error.nodes; i++) denied += error.votes[i] == REDBOLT_VOTE_DENIED;
+  EXPECT(error.nodes == 3 && error.quorum == 2 && denied >= 2);
   EXPECT(redbolt_try_lock_all(client, keys, 2, &options, &one, &error) == REDBOLT_TAKEN);
   EXPECT(one.serial == 0 && redbolt_remaining_ns(client, one) == 0);
   unlock(both);
