@@ -1,0 +1,115 @@
+//! [`redbolt_error`]: the code, the message and the votes, in the caller's own memory.
+
+use std::fmt::{self, Write as _};
+
+use redbolt::{Ballot, Vote};
+
+use crate::code::redbolt_code;
+use crate::failure::Failure;
+
+/// The most nodes that a client can have.
+pub const REDBOLT_NODES_MAX: usize = 32;
+
+/// The bytes of a message, with the zero at its end. A longer message is cut.
+pub const REDBOLT_MESSAGE_MAX: usize = 1024;
+
+/// What one node said, in `votes` of `redbolt_error`.
+#[repr(u8)]
+#[derive(Clone, Copy, Debug)]
+pub enum redbolt_vote {
+    /// The node was not asked.
+    REDBOLT_VOTE_NONE = 0,
+    /// The node wrote the key.
+    REDBOLT_VOTE_GRANTED = 1,
+    /// The node holds the key for another client.
+    REDBOLT_VOTE_DENIED = 2,
+    /// The node wrote nothing; the message says why.
+    REDBOLT_VOTE_FAILED = 3,
+    /// The key may have been written: no clear answer came in time.
+    REDBOLT_VOTE_UNKNOWN = 4,
+}
+
+/// Why a call failed, in memory of the caller's. Each call that takes one writes it, also when it
+/// succeeds. Null where the code is enough: a message costs about a microsecond.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct redbolt_error {
+    /// The code that the call returned.
+    pub code: i32,
+    /// How many nodes were asked; zero if the nodes had no part in it.
+    pub nodes: u32,
+    /// How many votes were needed.
+    pub quorum: u32,
+    /// A `redbolt_vote` per node, in the order of the configuration.
+    pub votes: [u8; REDBOLT_NODES_MAX],
+    /// One line of UTF-8 for a person, ended by a zero. It never has a token or a password.
+    pub message: [u8; REDBOLT_MESSAGE_MAX],
+}
+
+impl redbolt_error {
+    pub(crate) fn of(outcome: Result<(), &Failure>) -> Self {
+        let code = outcome.map_or_else(Failure::code, |()| redbolt_code::REDBOLT_OK);
+        let mut error = Self {
+            code: code as i32,
+            nodes: 0,
+            quorum: 0,
+            votes: [redbolt_vote::REDBOLT_VOTE_NONE as u8; REDBOLT_NODES_MAX],
+            message: [0; REDBOLT_MESSAGE_MAX],
+        };
+        if let Err(failure) = outcome {
+            if let Some(ballot) = failure.ballot() {
+                error.count(ballot);
+            }
+            // The last byte stays zero. What is cut has no more room, which is no error.
+            let [room @ .., _] = &mut error.message;
+            let _ = write!(Line { room, len: 0 }, "{failure}");
+        }
+        error
+    }
+
+    fn count(&mut self, ballot: &Ballot) {
+        self.quorum = ballot.quorum();
+        for ((_, vote), place) in ballot.votes().zip(&mut self.votes) {
+            self.nodes += 1;
+            *place = match vote {
+                Vote::Granted => redbolt_vote::REDBOLT_VOTE_GRANTED,
+                Vote::Denied => redbolt_vote::REDBOLT_VOTE_DENIED,
+                Vote::Failed(_) => redbolt_vote::REDBOLT_VOTE_FAILED,
+                Vote::Unknown(_) | _ => redbolt_vote::REDBOLT_VOTE_UNKNOWN,
+            } as u8;
+        }
+    }
+}
+
+/// Writes text into bytes, up to the last character that fits whole.
+struct Line<'a> {
+    room: &'a mut [u8],
+    len: usize,
+}
+
+impl fmt::Write for Line<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let left = self.room.get_mut(self.len..).unwrap_or_default();
+        let most = left.len().min(text.len());
+        let fits = (0..=most).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
+        for (place, byte) in left.iter_mut().zip(text.bytes().take(fits)) {
+            *place = byte;
+        }
+        self.len += fits;
+        if fits < text.len() { Err(fmt::Error) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_that_is_too_long_ends_before_the_character_that_does_not_fit() {
+        let mut room = [0; 4];
+        let mut line = Line { room: &mut room, len: 0 };
+        assert!(line.write_str("aé").is_ok());
+        assert!(line.write_str("ß!").is_err());
+        assert_eq!(&room, "aé\0".as_bytes());
+    }
+}

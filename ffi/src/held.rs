@@ -1,0 +1,167 @@
+//! [`Held`]: the guard behind a lease of a client, which several threads may use.
+//!
+//! # Invariants
+//!
+//! - A thread that waits for the loss of the lock gives way to one that extends or ends it.
+//! - A thread that comes late, when the place has another guard, finds another serial number.
+
+use std::future::Future as _;
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, RwLock};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+use redbolt::{Guard, Instant, now};
+
+use crate::failure::Failure;
+
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    content: RwLock<Content>,
+    /// How many threads want to extend or to end the lease.
+    wanting: AtomicUsize,
+    /// The threads that wait for the loss of the lock.
+    watchers: Mutex<Vec<Thread>>,
+}
+
+#[derive(Debug, Default)]
+struct Content {
+    serial: u64,
+    guard: Option<Guard>,
+}
+
+impl Held {
+    pub(crate) fn put(&self, serial: u64, guard: Guard) -> Result<(), Failure> {
+        let mut content = self.content.write().map_err(|_| Failure::Panic)?;
+        *content = Content { serial, guard: Some(guard) };
+        Ok(())
+    }
+
+    /// Reads the guard. If another thread extends the lease, this waits for the end of that.
+    pub(crate) fn read<T>(
+        &self,
+        serial: u64,
+        read: impl FnOnce(&Guard) -> T,
+    ) -> Result<T, Failure> {
+        let content = self.content.read().map_err(|_| Failure::Panic)?;
+        let guard = content.guard.as_ref().filter(|_| content.serial == serial);
+        guard.map(read).ok_or(Failure::NotALease)
+    }
+
+    /// Changes the guard, alone.
+    pub(crate) fn change<T>(
+        &self,
+        serial: u64,
+        change: impl FnOnce(&mut Guard) -> T,
+    ) -> Result<T, Failure> {
+        self.alone(serial, |guard| guard.as_mut().map(change))
+    }
+
+    /// Takes the guard out, for its end.
+    pub(crate) fn take(&self, serial: u64) -> Result<Guard, Failure> {
+        self.alone(serial, Option::take)
+    }
+
+    fn alone<T>(
+        &self,
+        serial: u64,
+        change: impl FnOnce(&mut Option<Guard>) -> Option<T>,
+    ) -> Result<T, Failure> {
+        let _wanting = Wanting::new(self);
+        let mut content = self.content.write().map_err(|_| Failure::Panic)?;
+        if content.serial != serial {
+            return Err(Failure::NotALease);
+        }
+        change(&mut content.guard).ok_or(Failure::NotALease)
+    }
+
+    /// Waits until the lock is over, for at most `limit`.
+    pub(crate) fn wait_lost(&self, serial: u64, limit: Duration) -> Result<(), Failure> {
+        let _watching = Watching::new(self)?;
+        let waker = Waker::from(Arc::new(Unpark(thread::current())));
+        let ends = now() + limit;
+        loop {
+            let is_lost = self.read(serial, |guard| self.watch(guard, &waker, ends))?;
+            if is_lost {
+                return Ok(());
+            }
+            let left = now().until(ends);
+            if left.is_zero() {
+                return Err(Failure::TimedOut);
+            }
+            if self.wanting.load(Ordering::SeqCst) > 0 {
+                // The other thread wakes this one when it is done.
+                thread::park_timeout(left);
+            }
+        }
+    }
+
+    /// Whether the lock is over; returns before if another thread wants the guard, or at `ends`.
+    fn watch(&self, guard: &Guard, waker: &Waker, ends: Instant) -> bool {
+        let mut lost = pin!(guard.lost());
+        loop {
+            if lost.as_mut().poll(&mut Context::from_waker(waker)) == Poll::Ready(()) {
+                return true;
+            }
+            let left = now().until(ends);
+            if left.is_zero() || self.wanting.load(Ordering::SeqCst) > 0 {
+                return false;
+            }
+            thread::park_timeout(left);
+        }
+    }
+
+    fn wake_watchers(&self) {
+        for thread in self.watchers.lock().iter().flat_map(|watchers| watchers.iter()) {
+            thread.unpark();
+        }
+    }
+}
+
+/// A thread wants the guard for itself.
+struct Wanting<'a>(&'a Held);
+
+impl<'a> Wanting<'a> {
+    fn new(held: &'a Held) -> Self {
+        held.wanting.fetch_add(1, Ordering::SeqCst);
+        held.wake_watchers();
+        Self(held)
+    }
+}
+
+impl Drop for Wanting<'_> {
+    fn drop(&mut self) {
+        self.0.wanting.fetch_sub(1, Ordering::SeqCst);
+        self.0.wake_watchers();
+    }
+}
+
+/// A thread waits for the loss of the lock.
+struct Watching<'a>(&'a Held);
+
+impl<'a> Watching<'a> {
+    fn new(held: &'a Held) -> Result<Self, Failure> {
+        held.watchers.lock().map_err(|_| Failure::Panic)?.push(thread::current());
+        Ok(Self(held))
+    }
+}
+
+impl Drop for Watching<'_> {
+    fn drop(&mut self) {
+        let own = thread::current().id();
+        if let Ok(mut watchers) = self.0.watchers.lock() {
+            let place = watchers.iter().position(|thread| thread.id() == own);
+            place.map(|place| watchers.swap_remove(place));
+        }
+    }
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
