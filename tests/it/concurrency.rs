@@ -67,7 +67,11 @@ fn take_turns(config: Config, ttl: Duration, is_over: &AtomicBool, tenures: &Ten
     let client = Client::open(config).expect("a client");
     let mut turn = 0_u32;
     while !is_over.load(Ordering::Relaxed) {
-        let Ok(lease) = client.try_lock("k", ttl).wait() else { continue };
+        let Ok(lease) = client.try_lock("k", ttl).wait() else {
+            // Attempts in step may split the votes again and again.
+            thread::sleep(Duration::from_micros(redbolt::now().as_nanos() % 50_000));
+            continue;
+        };
         let begin = redbolt::now();
         thread::sleep(ms(1));
         let end = lease.deadline().min(redbolt::now());
