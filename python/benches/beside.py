@@ -40,7 +40,7 @@ def start(folder: str, started: list[subprocess.Popen[bytes]]) -> list[int]:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-        command = [SERVER, "--port", str(port), "--bind", "127.0.0.1", "--dir", folder, "--save", ""]
+        command: list[str | Path] = [SERVER, "--port", str(port), "--bind", "127.0.0.1", "--dir", folder, "--save", ""]
         command += ["--maxmemory-policy", "noeviction"]
         started.append(subprocess.Popen(command, stdout=subprocess.DEVNULL))
         ends = now() + 20
@@ -136,7 +136,8 @@ def latencies(ports: list[int], seconds: float) -> None:
         print(f"acquire p50   {name:24} {p50:9.1f} us  {p50 / floor:6.2f} times the probe")
 
 
-async def of_tasks(urls: list[str], seconds: float) -> float:
+async def of_tasks(urls: list[str], seconds: float) -> tuple[float, float]:
+    """Cycles per second, and per second of this process's processor time."""
     async with redbolt.asyncio.Client(urls, restart_guard=False) as client:
         done = 0
 
@@ -149,12 +150,11 @@ async def of_tasks(urls: list[str], seconds: float) -> float:
                     pass
                 done += 1
 
-        ends = now()
-        await asyncio.gather(*(client.lock("warm", ttl=TTL, timeout=20) for _ in range(1)))
-        begin = now()
+        await (await client.lock("warm", ttl=TTL, timeout=20)).unlock()
+        begin, used = now(), time.process_time()
         ends = begin + seconds
         await asyncio.gather(*(work(worker) for worker in range(64)))
-        return done / (now() - begin)
+        return done / (now() - begin), done / (time.process_time() - used)
 
 
 async def of_pottery_tasks(urls: list[str], seconds: float) -> float:
@@ -185,19 +185,20 @@ async def of_pottery_tasks(urls: list[str], seconds: float) -> float:
 
 def rates(ports: list[int], seconds: float) -> None:
     urls = [f"redis://127.0.0.1:{port}" for port in ports]
-    rows: dict[str, Callable[[], float]] = {"redbolt.asyncio": lambda: asyncio.run(of_tasks(urls, seconds))}
+    rows: dict[str, Callable[[], tuple[float, float]]] = {"redbolt.asyncio": lambda: asyncio.run(of_tasks(urls, seconds))}
     try:
         import uvloop
 
         rows["redbolt.asyncio, uvloop"] = lambda: uvloop.run(of_tasks(urls, seconds))
     except ImportError as missing:
         print(f"left out: {missing}")
-    found: dict[str, list[float]] = {name: [] for name in rows}
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in rows}
     for _ in range(ROUNDS):
         for name, row in rows.items():
             found[name].append(row())
-    for name, per_second in found.items():
-        print(f"64 tasks      {name:24} {statistics.median(per_second):9.0f} cycles/s")
+    for name, pairs in found.items():
+        rate, of_processor = (statistics.median(one) for one in zip(*pairs))
+        print(f"64 tasks      {name:24} {rate:9.0f} cycles/s  {of_processor:9.0f} per second of the processor")
     try:
         print(f"64 tasks      {'pottery':24} {asyncio.run(of_pottery_tasks(urls, seconds)):9.0f} cycles/s")
     except Exception as error:
@@ -217,7 +218,8 @@ class Peer:
         self.process.stdin.flush()
 
     def answer(self) -> dict[str, Any]:
-        return json.loads(self.process.stdout.readline())
+        answer: dict[str, Any] = json.loads(self.process.stdout.readline())
+        return answer
 
     def end(self) -> None:
         self.process.stdin.close()

@@ -3,43 +3,13 @@
 from asyncio import AbstractEventLoop, Future
 from collections.abc import Iterable
 from types import TracebackType
-from typing import Literal, TypedDict, final
+from typing import final
 
-from typing_extensions import Self, TypeAlias, Unpack
+from typing_extensions import Self, Unpack
 
-Key: TypeAlias = str | bytes
+from redbolt._types import Key, Settings
 
-class Settings(TypedDict, total=False):
-    """The keyword arguments of a client; times are seconds."""
-
-    next_nodes: Iterable[str]
-    quorum: int
-    node_timeout: float
-    connect_timeout: float
-    max_ttl: float
-    drift_factor: float
-    restart_guard: bool
-    failover_guard: bool
-    admission: Literal["strict", "lenient"]
-    retry_timeout: float
-    retry_delay: float
-    retry_jitter: float
-    direct_wake: bool
-    in_flight_max: int
-    max_extensions: int
-    max_hold: float
-    local_turns: int
-    transfers_in_row: int
-    max_clock_skew: float
-    fence_ttl: float
-    key_prefix: Key
-    client_name: str
-    username: str
-    password: str
-    tls_ca: bytes
-    tls_cert: bytes
-    tls_key: bytes
-    tls_server_name: str
+__all__ = ["Client", "Driver", "Ending", "Lease", "LoopLease", "Nodes"]
 
 @final
 class Client:

@@ -25,12 +25,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self, Unpack
 
-    from redbolt._redbolt import Key, Settings
-
-    # From the key to `min_validity`, as `Driver.lock` has them.
-    Asked = tuple[
-        Key | Iterable[Key], float, float | None, bool, bool, int | None, int | None, int | None, float
-    ]
+    from redbolt._types import Asked, Key, Settings
 
 __all__ = ["Client", "Lease", "Locking"]
 

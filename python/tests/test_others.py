@@ -104,12 +104,38 @@ class Aioredlock:
         self._loop.close()
 
 
+class RedisPy:
+    """The lock of redis-py, on one server."""
+
+    prefix = ""
+    count = 1
+
+    def __init__(self, servers: Servers) -> None:
+        self._server = module("redis").Redis.from_url(servers[0].url)
+
+    def try_lock(self, key: str) -> Any:
+        lock = self._server.lock(key, timeout=TTL, thread_local=False)
+        return lock if lock.acquire(blocking=False) else None
+
+    def unlock(self, lock: Any) -> None:
+        lock.release()
+
+    def end(self) -> None:
+        self._server.close()
+
+
+@pytest.fixture
+def shared(servers: Servers, kind: Any) -> Servers:
+    """The servers on which both clients lock."""
+    return Servers(servers[: getattr(kind, "count", 5)])
+
+
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("kind", [Pottery, RedlockPy, Aioredlock])
+@pytest.mark.parametrize("kind", [Pottery, RedlockPy, Aioredlock, RedisPy])
 class TestBeside:
-    def test_neither_wins_a_lock_that_the_other_holds(self, servers: Servers, kind: Callable[[Servers], Any]) -> None:
-        with redbolt.Client(servers.urls, **SETTINGS) as client:
-            other = kind(servers)
+    def test_neither_wins_a_lock_that_the_other_holds(self, shared: Servers, kind: Callable[[Servers], Any]) -> None:
+        with redbolt.Client(shared.urls, **SETTINGS) as client:
+            other = kind(shared)
             try:
                 for key in ("stock", "shelf:7"):
                     with client.lock(other.prefix + key, ttl=TTL):
@@ -126,9 +152,9 @@ class TestBeside:
                         pass
             finally:
                 other.end()
-        assert servers.are_empty()
+        assert shared.are_empty()
 
-    def test_of_both_kinds_one_at_a_time_is_inside(self, servers: Servers, kind: Callable[[Servers], Any]) -> None:
+    def test_of_both_kinds_one_at_a_time_is_inside(self, shared: Servers, kind: Callable[[Servers], Any]) -> None:
         inside: list[str] = []
         turns = {"redbolt": 0, "other": 0}
         faults: list[str] = []
@@ -143,7 +169,7 @@ class TestBeside:
             inside.remove(name)
 
         def of_redbolt() -> None:
-            with redbolt.Client(servers.urls, **SETTINGS) as client:
+            with redbolt.Client(shared.urls, **SETTINGS) as client:
                 while not stop.is_set():
                     try:
                         with client.lock(other.prefix + "shared", ttl=TTL, timeout=5):
@@ -160,7 +186,7 @@ class TestBeside:
                     other.unlock(lock)
                 time.sleep(0.001)
 
-        other = kind(servers)
+        other = kind(shared)
         threads = [threading.Thread(target=work) for work in (of_redbolt, of_redbolt, of_other)]
         for thread in threads:
             thread.start()
