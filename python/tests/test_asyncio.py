@@ -92,7 +92,7 @@ def test_waiters_get_their_turn_one_after_another(servers: Servers, run: Run) ->
     assert servers.are_empty()
 
 
-def test_no_thread_is_started(servers: Servers, run: Run) -> None:
+def test_the_client_starts_no_thread(servers: Servers, run: Run) -> None:
     async def main() -> None:
         before = len(os.listdir("/proc/self/task"))
         client = Client(servers.urls, **SETTINGS)
@@ -308,6 +308,8 @@ def test_a_task_that_was_cancelled_after_its_lock_was_won_gives_it_back(servers:
         async with Client(servers.urls, **SETTINGS) as client:
             driver = client._here()
             await (await client.lock("warm", ttl=1)).unlock()
+            # The exceptions refer to the frames, and these to the leases: only the client can end those.
+            kept = []
             for _ in range(50):
                 task = asyncio.ensure_future(client.lock("k", ttl=60)._take())
                 await asyncio.sleep(0)
@@ -316,10 +318,29 @@ def test_a_task_that_was_cancelled_after_its_lock_was_won_gives_it_back(servers:
                 while not (task._fut_waiter and task._fut_waiter.done()) and time.monotonic() < ends:  # type: ignore[attr-defined]
                     driver.drive()
                 task.cancel()
-                with pytest.raises(asyncio.CancelledError):
+                with pytest.raises(asyncio.CancelledError) as cancelled:
                     await task
+                kept.append(cancelled)
                 async with client.lock("k", ttl=10, timeout=5):
                     pass
+
+    run(main())
+    assert servers.are_empty()
+
+
+def test_a_call_that_was_cancelled_makes_room_for_another(servers: Servers, run: Run) -> None:
+    async def main() -> None:
+        async with Client(servers.urls, **SETTINGS, in_flight_max=4) as client:
+            async with client.lock("k", ttl=30):
+                for _ in range(5):
+                    waits = [asyncio.ensure_future(client.lock("k", ttl=30, timeout=60)._take()) for _ in range(4)]
+                    await asyncio.sleep(0.05)
+                    for one in waits:
+                        one.cancel()
+                    ended = await asyncio.gather(*waits, return_exceptions=True)
+                    assert [type(one) for one in ended] == [asyncio.CancelledError] * 4
+                    # The driver ends a cancelled call at its next turn.
+                    await asyncio.sleep(0.05)
 
     run(main())
     assert servers.are_empty()

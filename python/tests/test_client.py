@@ -35,7 +35,7 @@ def test_a_lock_is_held_within_its_block_and_free_behind_it(servers: Servers) ->
             lease.unlock()
 
 
-def test_another_client_is_told_by_whom_each_node_is_held(servers: Servers) -> None:
+def test_the_votes_say_which_nodes_hold_the_key_for_another_client(servers: Servers) -> None:
     with redbolt.Client(servers.urls, **SETTINGS) as one, redbolt.Client(servers.urls, **SETTINGS) as other:
         lease = one.lock("k", ttl=10)
         with pytest.raises(redbolt.Taken) as taken:
