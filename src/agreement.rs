@@ -5,8 +5,9 @@
 //!
 //! # Contract
 //!
-//! - `l5.3.HASH:t30000:g1:pHASH.TEXT`: a list of 5 nodes with a quorum of 3, and the hash of their names;
-//!   a second such field for the next list; `max_ttl` in milliseconds, restart guard, prefix.
+//! - `l5.3.HASH:t30000:g1:f1:pHASH.TEXT`: a list of 5 nodes with a quorum of 3, and the hash of their
+//!   names; a second such field for the next list; `max_ttl` in milliseconds, restart guard, failover
+//!   guard, prefix.
 //! - Equal hashes mean equal lists. Unequal ones need not mean other nodes: hosts may spell one address
 //!   differently.
 
@@ -25,6 +26,8 @@ pub struct Agreement {
     pub max_ttl: Duration,
     /// Whether a restarted node waits for the longest TTL before it votes.
     pub restart_guard: bool,
+    /// Whether a node with replicas votes only where it ceases to grant once it is cut off.
+    pub failover_guard: bool,
     /// The prefix of the keys in short: eight digits of its hash, a dot, and its first 16
     /// characters, with `_` for each that is not plain. `None` for no prefix.
     pub prefix: Option<String>,
@@ -73,11 +76,13 @@ const LISTS_MAX: usize = 2;
 const PREFIX_LEN_MAX: usize = 16;
 
 impl Agreement {
-    pub(crate) fn new(lists: Vec<NodeList>, max_ttl_ms: u32, guard: bool, prefix: &[u8]) -> Self {
+    /// With both guards on.
+    pub(crate) fn new(lists: Vec<NodeList>, max_ttl_ms: u32, prefix: &[u8]) -> Self {
         Self {
             lists,
             max_ttl: Duration::from_millis(max_ttl_ms.into()),
-            restart_guard: guard,
+            restart_guard: true,
+            failover_guard: true,
             prefix: (!prefix.is_empty()).then(|| {
                 let text: String =
                     String::from_utf8_lossy(prefix).chars().take(PREFIX_LEN_MAX).collect();
@@ -91,17 +96,19 @@ impl Agreement {
     pub(crate) fn parse<'a>(fields: impl Iterator<Item = &'a str> + Clone) -> Option<Self> {
         let field = |letter: char| fields.clone().find_map(|field| field.strip_prefix(letter));
         let number = |letter| field(letter)?.parse::<u32>().ok();
+        let switch = |letter| match field(letter)? {
+            "1" => Some(true),
+            "0" => Some(false),
+            _ => None,
+        };
         let mark = field('p')?;
         let lists = fields.clone().filter_map(|field| field.strip_prefix('l'));
         let lists: Option<Vec<_>> = lists.take(LISTS_MAX).map(NodeList::parse).collect();
         Some(Self {
             lists: lists.filter(|lists| !lists.is_empty())?,
             max_ttl: Duration::from_millis(number('t')?.into()),
-            restart_guard: match field('g')? {
-                "1" => true,
-                "0" => false,
-                _ => return None,
-            },
+            restart_guard: switch('g')?,
+            failover_guard: switch('f')?,
             prefix: plain::word(mark),
         })
     }
@@ -109,11 +116,12 @@ impl Agreement {
 
 impl fmt::Display for Agreement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { lists, max_ttl, restart_guard, prefix } = self;
-        let (ttl, guard) = (max_ttl.as_millis(), u32::from(*restart_guard));
+        let Self { lists, max_ttl, restart_guard, failover_guard, prefix } = self;
+        let [restart, failover] = [restart_guard, failover_guard].map(|is_on| u32::from(*is_on));
+        let ttl = max_ttl.as_millis();
         let prefix = prefix.as_deref().unwrap_or_default();
         lists.iter().try_for_each(|list| write!(f, "l{list}:"))?;
-        write!(f, "t{ttl}:g{guard}:p{prefix}")
+        write!(f, "t{ttl}:g{restart}:f{failover}:p{prefix}")
     }
 }
 
@@ -143,33 +151,35 @@ mod tests {
     fn what_a_client_says_is_read_as_it_was_said_and_is_bounded() {
         for prefix in [&b""[..], b"eu:", "ü\n:*".repeat(999).as_bytes()] {
             let list = NodeList { nodes: 32, quorum: 17, hash: u32::MAX };
-            let said = Agreement::new(vec![list; 2], u32::MAX, true, prefix);
+            let said = Agreement::new(vec![list; 2], u32::MAX, prefix);
             let text = said.to_string();
             assert_eq!(Agreement::parse(text.split(':')), Some(said), "{text}");
             assert!(
-                text.len() <= 80 && text.bytes().all(|byte| (b'!'..=b'~').contains(&byte)),
+                text.len() <= 83 && text.bytes().all(|byte| (b'!'..=b'~').contains(&byte)),
                 "{text}"
             );
         }
         assert_eq!(
-            Agreement::new(vec![list()], 30_000, false, b"eu:").to_string(),
-            "l2.2.12569edd:t30000:g0:p369f6cef.eu_"
+            Agreement { restart_guard: false, ..Agreement::new(vec![list()], 30_000, b"eu:") }
+                .to_string(),
+            "l2.2.12569edd:t30000:g0:f1:p369f6cef.eu_"
         );
     }
 
     #[test]
     fn later_fields_are_ignored_and_with_one_missing_nothing_is_said() {
         let read = |text: &str| Agreement::parse(text.split(':'));
-        assert!(read("z9:l5.3.0:g1:t30000:p:x").is_some());
+        assert!(read("z9:l5.3.0:f0:g1:t30000:p:x").is_some());
         for text in [
             "",
-            "l5.3.0:t30000:g1",
-            "l5.3.0:t30000:g2:p",
-            "l5.3.0:t-1:g1:p",
-            "l5.3:t30000:g1:p",
-            "l5.3.0.0:t30000:g1:p",
-            "l5.3.x:t30000:g1:p",
-            "t30000:g1:p",
+            "l5.3.0:t30000:g1:f1",
+            "l5.3.0:t30000:g1:p",
+            "l5.3.0:t30000:g2:f1:p",
+            "l5.3.0:t-1:g1:f1:p",
+            "l5.3:t30000:g1:f1:p",
+            "l5.3.0.0:t30000:g1:f1:p",
+            "l5.3.x:t30000:g1:f1:p",
+            "t30000:g1:f1:p",
             "nodes=5",
         ] {
             assert_eq!(read(text), None, "{text}");
@@ -178,7 +188,7 @@ mod tests {
 
     #[test]
     fn prefixes_that_begin_alike_are_told_apart() {
-        let of = |prefix: &str| Agreement::new(vec![list()], 1, true, prefix.as_bytes()).prefix;
+        let of = |prefix: &str| Agreement::new(vec![list()], 1, prefix.as_bytes()).prefix;
         assert_ne!(of("a-long-prefix-of-stock"), of("a-long-prefix-of-tills"));
         assert_ne!(of("a:"), of("a_"));
     }

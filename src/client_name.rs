@@ -183,13 +183,13 @@ mod tests {
             program: "-sh (deleted)\0".repeat(99),
         };
         let list = crate::agreement::NodeList::new(17, ["n:1"; 32].into_iter());
-        let agreement = Agreement::new(vec![list; 2], u32::MAX, true, "\n:ü".repeat(99).as_bytes());
+        let agreement = Agreement::new(vec![list; 2], u32::MAX, "\n:ü".repeat(99).as_bytes());
         let name = ClientName { agreement: Some(agreement), ..ClientName::of(ID, &process, None) };
         let name = name.to_string();
         assert_eq!(ClientName::parse(&name).map(|name| name.to_string()), Some(name.clone()));
         assert!(name.bytes().all(|byte| (b'!'..=b'~').contains(&byte)), "{name}");
         assert!(name.len() <= 250, "{}", name.len());
-        assert_eq!(name.matches(':').count(), 10);
+        assert_eq!(name.matches(':').count(), 11);
     }
 
     #[test]

@@ -45,8 +45,13 @@ struct Difference {
 pub(crate) fn judge(seen: Clients, nodes: &[Examined]) -> Agreed {
     // If every node keeps every write, no restart forgets a lock, and the guard guards nothing.
     let is_guarded = !nodes.iter().all(|node| node.was_asked() && node.may_forget().is_none());
-    let mut differing: Vec<Differing> =
-        seen.others.iter().filter_map(|client| compare(client, &seen.own, is_guarded)).collect();
+    // Where no node has replicas, there is no failover to guard against.
+    let fails_over = !nodes.iter().all(|node| node.was_asked() && !node.fails_over);
+    let mut differing: Vec<Differing> = seen
+        .others
+        .iter()
+        .filter_map(|client| compare(client, &seen.own, (is_guarded, fails_over)))
+        .collect();
     let step = Step::of(&seen);
     // The worst first; a sort keeps the order of the others.
     differing.sort_by_key(|differing| differing.level != Level::Unsafe);
@@ -57,7 +62,11 @@ pub(crate) fn judge(seen: Clients, nodes: &[Examined]) -> Agreed {
 }
 
 /// How a client differs; `None` if it does not differ, or does not tell its settings.
-fn compare(client: &SeenClient, own: &Agreement, is_guarded: bool) -> Option<Differing> {
+fn compare(
+    client: &SeenClient,
+    own: &Agreement,
+    (is_guarded, fails_over): (bool, bool),
+) -> Option<Differing> {
     let theirs = client.name.agreement.as_ref()?;
     let mut settings = Vec::new();
     let mut level = Level::Note;
@@ -92,8 +101,10 @@ fn compare(client: &SeenClient, own: &Agreement, is_guarded: bool) -> Option<Dif
             differ("quorum", false, quorum(their_lists), quorum(own_lists));
         }
         differ("max_ttl", is_guarded, exact(theirs.max_ttl), exact(own.max_ttl));
-        let guard = |agreement: &Agreement| on(agreement.restart_guard).to_owned();
-        differ("restart_guard", is_guarded, guard(theirs), guard(own));
+        let guard = |is_on| on(is_on).to_owned();
+        let (restart, failover) = (theirs.restart_guard, theirs.failover_guard);
+        differ("restart_guard", is_guarded, guard(restart), guard(own.restart_guard));
+        differ("failover_guard", fails_over, guard(failover), guard(own.failover_guard));
     }
     (!settings.is_empty()).then(|| Differing { level, client: client.clone(), settings })
 }
@@ -195,6 +206,10 @@ fn remedy(setting: &str) -> &'static str {
             "turn it on for all, with --restart-guard: without it a node that forgot a lock in a \
              restart votes for others at once"
         }
+        "failover_guard" => {
+            "turn it on for all, with --failover-guard: without it a client counts the vote of a master \
+             that was cut off beside the vote of its successor"
+        }
         _ => "they share no lock with this command: if they should, give all the same --prefix",
     }
 }
@@ -217,12 +232,15 @@ fn silent(seen: &Clients) -> usize {
 
 /// The settings, for people.
 fn words(agreement: &Agreement) -> String {
-    let Agreement { lists, max_ttl, restart_guard, .. } = agreement;
-    let guard = if *restart_guard { "on" } else { "off" };
+    let Agreement { lists, max_ttl, restart_guard, failover_guard, .. } = agreement;
+    let [restart, failover] =
+        [restart_guard, failover_guard].map(|is_on| if *is_on { "on" } else { "off" });
     let prefix = prefix(agreement.prefix.as_deref());
     let ttl = exact(*max_ttl);
     let lists = each(lists, |list| format!("{} nodes, quorum {}", list.nodes, list.quorum));
-    format!("{lists}, max_ttl {ttl}, restart guard {guard}, prefix {prefix}")
+    format!(
+        "{lists}, max_ttl {ttl}, restart guard {restart}, failover guard {failover}, prefix {prefix}"
+    )
 }
 
 /// The settings, for JSON.
@@ -231,6 +249,7 @@ pub(crate) fn settings_json(agreement: &Agreement) -> Value {
         "lists": agreement.lists.iter().map(list_json).collect::<Vec<_>>(),
         "max_ttl_ms": ms(agreement.max_ttl),
         "restart_guard": agreement.restart_guard,
+        "failover_guard": agreement.failover_guard,
         "prefix": agreement.prefix,
     })
 }

@@ -88,33 +88,36 @@ enum redbolt_setting
   REDBOLT_DRIFT_PPM = 5,
   // 0: a node that restarts empty may vote at once. 1, the default: not for the longest TTL.
   REDBOLT_RESTART_GUARD = 6,
+  // 0: a master with replicas votes like any other, and two holders are possible after a
+  // failover. 1, the default: it votes only where it ceases to grant once it is cut off.
+  REDBOLT_FAILOVER_GUARD = 7,
   // 0: nodes that might forget keys vote too. 1, the default: they do not.
-  REDBOLT_STRICT_ADMISSION = 7,
+  REDBOLT_STRICT_ADMISSION = 8,
   // How long a call waits for a lock that it does not get; zero tries once.
-  REDBOLT_RETRY_TIMEOUT_NS = 8,
+  REDBOLT_RETRY_TIMEOUT_NS = 9,
   // The shortest wait between two attempts.
-  REDBOLT_RETRY_DELAY_NS = 9,
+  REDBOLT_RETRY_DELAY_NS = 10,
   // The random part of that wait is up to this.
-  REDBOLT_RETRY_JITTER_NS = 10,
+  REDBOLT_RETRY_JITTER_NS = 11,
   // 0: no release wakes a call that waits. 1, the default: it does.
-  REDBOLT_DIRECT_WAKE = 11,
+  REDBOLT_DIRECT_WAKE = 12,
   // For how long a caller that waits for answers spins before it sleeps. Zero, the default: not
   // at all. `UINT64_MAX`: it never sleeps.
-  REDBOLT_SPIN_NS = 12,
+  REDBOLT_SPIN_NS = 13,
   // How many operations may be under way, 1 to 1048576.
-  REDBOLT_IN_FLIGHT_MAX = 13,
+  REDBOLT_IN_FLIGHT_MAX = 14,
   // How often a lease may be extended, 0 to 65535.
-  REDBOLT_MAX_EXTENSIONS = 14,
+  REDBOLT_MAX_EXTENSIONS = 15,
   // For how long a lease may be held in all.
-  REDBOLT_MAX_HOLD_NS = 15,
+  REDBOLT_MAX_HOLD_NS = 16,
   // How often in a row a lock may go from one caller of a client to another of it.
-  REDBOLT_LOCAL_TURNS = 16,
+  REDBOLT_LOCAL_TURNS = 17,
   // How often in a row a lock may go from one client to another without a free moment, 0 to 255.
-  REDBOLT_TRANSFERS_IN_ROW = 17,
+  REDBOLT_TRANSFERS_IN_ROW = 18,
   // How far apart the wall clocks of client and nodes may be, for fences.
-  REDBOLT_MAX_CLOCK_SKEW_NS = 18,
+  REDBOLT_MAX_CLOCK_SKEW_NS = 19,
   // How long nodes keep the counter of a fence.
-  REDBOLT_FENCE_TTL_NS = 19,
+  REDBOLT_FENCE_TTL_NS = 20,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L

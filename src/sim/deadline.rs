@@ -31,9 +31,9 @@ impl World {
         // A fence may need a second round.
         let second = Duration::from_nanos(self.plan.node_timeout);
         let second = if acquire.is_fenced { second } else { Duration::ZERO };
-        // Where nodes lack the command for several keys, a call asks again by SETs, and for slots then
-        // once more.
-        let rounds = if self.plan.slots { 3 } else { 1 + u32::from(self.plan.sets > 0) };
+        // Where nodes lack the command for several keys, a call asks again by SETs. For a slot it asks
+        // by one SET, then for all others, and once more where nodes name different slots.
+        let rounds = if self.plan.slots { 4 } else { 1 + u32::from(self.plan.sets > 0) };
         let once = acquire.retry.is_none().then(|| (self.round_time() + second) * rounds);
         let nearest = nearest.filter(|deadline| !deadline.is_zero()).into_iter().chain(once).min();
         nearest.map_or(Instant::MAX, |deadline| now + deadline)

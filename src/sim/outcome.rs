@@ -222,7 +222,8 @@ impl World {
             format!("client {client} was given a lease with {validity:?} left of {least:?}")
         });
         let this = &self.clients[client];
-        if is_new || this.engine.deadline(lease) != this.tasks[task].deadline {
+        // A failed extension by less may have brought the deadline forward: its round is no ground.
+        if is_new || this.engine.deadline(lease) > this.tasks[task].deadline {
             self.moved_on(client, task, is_new);
         }
         self.told_deadline(client, task);

@@ -216,6 +216,7 @@ macro_rules! clients {
 }
 
 clients! {
+    redbolt_c "redbolt-c"
     redsync_redigo "redsync-redigo"
     redsync_goredis "redsync-goredis"
     redisson "redisson"

@@ -5,7 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
 use redbolt::inspect::NodeState;
-use redbolt::{Client, Config, Quorum, RestartGuard};
+use redbolt::{Client, Config, FailoverGuard, Quorum, RestartGuard};
 use serde_json::Value;
 
 use super::cli::{Ended, on_urls};
@@ -54,7 +54,7 @@ fn a_client_with_other_settings_is_told_with_what_it_has_and_equal_ones_are_not(
     let report = doctor(&servers, &["--json"]).expect(0).json();
     assert_eq!(agreement(&report)["state"], "ok", "{report}");
     assert_eq!(report["agreement"]["clients"], 1, "{report}");
-    let table: [(Change, &str, &str); 4] = [
+    let table: [(Change, &str, &str); 5] = [
         (|config| config.max_ttl(ms(300_000)), "max_ttl", "max_ttl 5m, here 30s"),
         (|config| config.quorum(Quorum::AtLeast(3)), "quorum", "quorum 3, here 2"),
         (|config| config.key_prefix("eu:"), "prefix", "prefix eu_ (hash 369f6cef), here none"),
@@ -62,6 +62,11 @@ fn a_client_with_other_settings_is_told_with_what_it_has_and_equal_ones_are_not(
             |config| config.restart_guard(RestartGuard::On),
             "restart_guard",
             "restart_guard on, here off",
+        ),
+        (
+            |config| config.failover_guard(FailoverGuard::Off),
+            "failover_guard",
+            "failover_guard off, here on",
         ),
     ];
     for (change, setting, words) in table {

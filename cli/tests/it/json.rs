@@ -63,7 +63,7 @@ fn the_lines_of_status_ls_and_leader_are_as_scripts_know_them() {
     let report = at(&servers, &["doctor", "--json"]).json();
     let hash = report.pointer("/agreement/settings/lists/0/hash").expect("a hash");
     let agreement = format!(
-        r#"{{"clients":0,"differ":[],"settings":{{"lists":[{{"hash":{hash},"nodes":3,"quorum":2}}],"max_ttl_ms":30000,"prefix":null,"restart_guard":false}},"silent":0,"unlisted":[]}}"#
+        r#"{{"clients":0,"differ":[],"settings":{{"failover_guard":true,"lists":[{{"hash":{hash},"nodes":3,"quorum":2}}],"max_ttl_ms":30000,"prefix":null,"restart_guard":false}},"silent":0,"unlisted":[]}}"#
     );
     assert_eq!(report.get("agreement").map(Value::to_string), Some(agreement));
 }

@@ -7,7 +7,7 @@ use crate::agreement::{Agreement, NodeList};
 use crate::checked::Checked;
 use crate::client_name::{ClientId, ClientName};
 use crate::config::Config;
-use crate::guards::RestartGuard;
+use crate::guards::{FailoverGuard, RestartGuard};
 use crate::node::{AdmissionRules, ChannelName, Login, Node, Timeouts};
 use crate::quorum::{Drift, Electorate, NodeMask};
 use crate::retry::Retry;
@@ -98,13 +98,16 @@ impl Settings {
 
     /// The settings that all clients of the same locks must share.
     pub(in crate::engine) fn agreement(&self, names: &[Box<str>], prefix: &[u8]) -> Agreement {
-        let guard = self.admission.guard == RestartGuard::On;
         let list = |(nodes, quorum): (NodeMask, u32)| {
             let names = nodes.into_iter().filter_map(|id| names.get(id.index()));
             NodeList::new(quorum, names.map(AsRef::as_ref))
         };
         let lists = self.electorate.lists().map(list).collect();
-        Agreement::new(lists, self.max_ttl_ms, guard, prefix)
+        Agreement {
+            restart_guard: self.admission.guard == RestartGuard::On,
+            failover_guard: self.admission.failover_guard == FailoverGuard::On,
+            ..Agreement::new(lists, self.max_ttl_ms, prefix)
+        }
     }
 }
 

@@ -323,3 +323,33 @@ fn slots_whose_holders_lack_some_nodes_do_not_hide_those_that_are_free() {
     }
     assert!(is_idle(&rig));
 }
+
+#[test]
+fn a_try_without_scripts_asks_three_times_at_most() {
+    let (mut rig, mut stores) = (Rig::new(3), stores(3));
+    rig.engine.try_lock(b"n", &slots(3), rig.now).unwrap();
+    rig.collect();
+    for node in 0..3 {
+        rig.answer(node, "-NOPERM User locks has no permissions to run the 'eval' command\r\n");
+    }
+    assert!(rig.engine.poll_event(rig.now).is_none(), "it is no denial");
+    serve(&mut rig, &mut stores);
+    let lease = rig.locked();
+    rig.engine.release(lease, rig.now);
+    serve(&mut rig, &mut stores);
+    // One node would give each of the slots.
+    for (node, slot) in [(0, 0), (1, 0), (1, 1), (2, 1), (2, 2), (0, 2)] {
+        stores[node].insert(format!("n:slot:{slot}"), "of another client".to_owned());
+    }
+    rig.engine.try_lock(b"n", &slots(3), rig.now).unwrap();
+    let mut asked = Vec::new();
+    for _ in 0..3 {
+        assert!(rig.engine.poll_event(rig.now).is_none(), "{asked:?}");
+        let sets = serve(&mut rig, &mut stores);
+        asked.push(sets.iter().filter(|it| it.starts_with("SET ")).count());
+    }
+    assert_eq!(asked, [1, 2, 3]);
+    assert!(rig.lock_result().expect("it has ended").unwrap_err().is_taken());
+    serve(&mut rig, &mut stores);
+    assert!(is_idle(&rig));
+}

@@ -23,8 +23,9 @@ use redbolt_benches::proxy::Proxy;
 
 pub(crate) type Anything<T = ()> = Result<T, Box<dyn Error>>;
 
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 12] = [
     "redbolt",
+    "redbolt-c",
     "redsync-redigo",
     "redsync-goredis",
     "redisson",
