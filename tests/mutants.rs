@@ -14,8 +14,8 @@ use redbolt::sim::{self, Kind, Mutant};
 /// The number of seeds within which a mutant must be found.
 const SEEDS: u64 = 6_000;
 
-/// Seeds that have caught a mutant which few seeds catch. A hunt begins with them; where they are out of
-/// date, it takes longer.
+/// Seeds that have caught a mutant which few seeds catch. A hunt begins with them. Where a seed is
+/// out of date, the hunt takes longer.
 const CAUGHT_BY: &[(Mutant, u64)] = &[
     (Mutant::AnnouncementUnheard, 99),
     (Mutant::AttemptLeftBesideTransfer, 293),

@@ -115,7 +115,8 @@ impl World {
         if !is_transfer || !is_its {
             return None;
         }
-        let mut text = self.forged_message(4, 2, &self.plan.on_nodes(key).to_vec());
+        let name = self.plan.on_nodes(key).to_vec();
+        let mut text = self.forged_message(4, 2, &name);
         text[2..10].copy_from_slice(&token[..8]);
         text[24..28].copy_from_slice(&1000_u32.to_le_bytes());
         text[28..40].copy_from_slice(&token[8..]);
