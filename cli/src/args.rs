@@ -40,7 +40,7 @@ Exit codes:
          may be missing
   70     run, elect: a lock was lost before or while CMD ran, or --max-hold was over; unlock, extend: it is no longer held
   71     the operating system refused something
-  75     the lock is taken
+  75     the lock is taken; ls --wait: a lock still has no vote to spare
   77     no quorum, because nodes refuse the user, the password, or what the user may do
   78     doctor: no lock can be taken, or two clients could come to hold one
   79     run, elect: CMD had to end and could not be killed: it may still run
@@ -269,7 +269,7 @@ pub(crate) struct TokenArgs {
 The nodes are searched with SCAN, 500 keys of a node at a time, so that locks get their turn in
 between. A node that does not answer costs one --node-timeout and is left out; exit code 69 if so many
 are left out that locks may be missing. Locks of other libraries are listed as well, and so are other
-string keys: nothing tells them apart.
+string keys of at most 255 bytes: nothing tells them apart.
 
 How long a lock is held is known where its holder says so beside it, as redbolt run and elect do; else
 --long shows unknown. With --json each lock is one object on its own line.

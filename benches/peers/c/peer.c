@@ -191,7 +191,7 @@ static void loop(uint64_t time_ms, unsigned window, const char *prefix) {
   must(redbolt_driver_new(config, &driver, &error), &error);
   while (!redbolt_driver_is_ready(driver)) redbolt_driver_drive(driver, NULL);
   uint64_t begin = now(), end = begin + time_ms * REDBOLT_MS;
-  do {
+  while (in_flight > 0 || now() < end) {
     for (; in_flight < window && now() < end; in_flight++) {
       int len = snprintf(key, sizeof key, "%s:%06llu", prefix, (unsigned long long)++number);
       must(redbolt_driver_lock(driver, key, (size_t)len, &options, NULL, NULL, &error), &error);
@@ -207,7 +207,7 @@ static void loop(uint64_t time_ms, unsigned window, const char *prefix) {
       else
         in_flight--;
     }
-  } while (in_flight > 0);
+  }
   say_cycles(cycles, failed, begin);
   redbolt_driver_free(driver);
 }
