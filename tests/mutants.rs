@@ -26,7 +26,7 @@ const CAUGHT_BY: &[(Mutant, u64)] = &[
     (Mutant::DebtPaidOnce, 250),
     (Mutant::DecidedAttemptStillWaits, 67),
     (Mutant::DistrustedGrantCounts, 2527),
-    (Mutant::ExtendedByOneList, 274),
+    (Mutant::ExtendedByOneList, 494),
     (Mutant::GivenAwayRemembered, 74),
     (Mutant::GivenAwayToldAgain, 36),
     (Mutant::HandedTtlNotBounded, 559),
@@ -52,7 +52,7 @@ const CAUGHT_BY: &[(Mutant, u64)] = &[
     (Mutant::TransferCountsFromReceipt, 706),
     (Mutant::TransferWithoutList, 94),
     (Mutant::UnwantedListLost, 133),
-    (Mutant::ValidityWithoutDrift, 319),
+    (Mutant::ValidityWithoutDrift, 74),
     (Mutant::WakeIgnored, 50),
 ];
 
