@@ -90,7 +90,7 @@ pub(crate) fn waiting(
     wait.map(|wait| Waiting::start(&session.config, key, is_shared, wait))
 }
 
-/// Says of a lock that is taken who holds it, as far as one round trip tells, and how long was waited.
+/// Names the holder of a lock that is taken, as far as one round trip tells, and the time waited.
 pub(crate) fn explain(
     session: &mut Session,
     failure: Failure,

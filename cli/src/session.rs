@@ -213,7 +213,7 @@ impl Session {
         Ok(result?)
     }
 
-    /// Who holds the lock `key`, as far as one round trip says.
+    /// The holder of the lock `key`, as far as one round trip says.
     pub(crate) fn look_at(&mut self, key: &[u8]) -> Option<SeenLock> {
         let query = Query::leader(&self.driver.wire_key(key).ok()?);
         let op = self.driver.query(&query).ok()?;

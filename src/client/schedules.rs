@@ -512,7 +512,7 @@ fn calls_that_are_waited_for_together_all_end_and_a_wait_that_is_over_holds_noth
 
 /// A caller that leads learns of the end, and the I/O thread works on towards it meanwhile.
 #[test]
-fn what_is_given_back_at_the_end_wakes_who_works_towards_it() {
+fn a_lock_that_is_given_back_at_the_end_wakes_the_caller_that_works_towards_it() {
     each(|setup| {
         let (shared, worker) = start(setup);
         let seen = shared.lock(SEEN, patient()).wait().expect("it is free");

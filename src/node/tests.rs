@@ -146,7 +146,7 @@ fn denied_info_is_refused_or_believed_once_where_lenient() {
 }
 
 #[test]
-fn who_answers_and_does_not_say_its_age_waits_as_if_it_had_just_restarted() {
+fn a_node_that_does_not_say_its_age_waits_as_if_it_had_just_restarted() {
     let ageless = Facts { uptime_s: None, ..master("a", 0) };
     let mut history = History::default();
     assert_eq!(admit(&mut history, &ageless, at(0)), until(at(30)));

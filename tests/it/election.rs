@@ -149,7 +149,7 @@ fn the_name_is_renewed_with_the_term_and_ends_with_it() {
 }
 
 #[test]
-fn whoever_may_not_write_its_name_leads_without_one() {
+fn a_leader_that_may_not_write_its_name_leads_without_one() {
     for kind in available_kinds() {
         let Some(cluster) = Cluster::start(&[kind; 3], &[]) else { return };
         for node in cluster.nodes() {

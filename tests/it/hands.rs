@@ -64,8 +64,8 @@ fn among_eight_a_lock_changes_hands_in_one_round_trip_and_seven_commands_and_all
 /// A client that drops a guard and wants the lock again writes its next attempt behind the release.
 /// It would win each time if it did not remember the clients that wait meanwhile.
 #[test]
-fn among_few_who_drop_their_guards_a_lock_changes_hands_in_one_round_trip_and_all_have_their_turns()
-{
+fn among_few_callers_that_drop_their_guards_a_lock_changes_hands_in_one_round_trip_and_all_have_their_turns()
+ {
     for contest in [among_dropping(2), among_dropping(3)] {
         // With so few turns, the share of the least served client is a matter of chance.
         let contest = Contest { turns: 3840, ..contest };
@@ -87,7 +87,7 @@ fn among_sixty_four_nobody_asks_for_what_comes_by_itself() {
 }
 
 #[test]
-fn among_those_who_are_woken_a_lock_changes_hands_in_two_round_trips_and_twelve_commands() {
+fn among_woken_waiters_a_lock_changes_hands_in_two_round_trips_and_twelve_commands() {
     each(among_woken(2), &[(100, 30), (1_000, 2), (10_000, 30)], within(2.4, 12.5, 0.95));
     each(among_woken(8), &[(100, 2), (100, 30), (1_000, 2), (1_000, 30)], within(2.4, 12.5, 0.95));
 }
@@ -108,7 +108,7 @@ fn between_two_a_lock_changes_hands_in_one_round_trip_where_it_is_held_for_longe
 /// If the lock is held for less, the other client knows of no waiter when it lets go: every second
 /// turn needs a wake.
 #[test]
-fn between_two_who_wait_for_the_end_of_their_releases_a_turn_takes_two_round_trips_and_nine_commands()
+fn between_two_callers_that_wait_for_the_end_of_their_releases_a_turn_takes_two_round_trips_and_nine_commands()
  {
     each(among(2), &STEADY[1..], |figures| {
         figures.turn <= 2.1 && figures.commands_per_turn <= 9.5 && figures.least_served >= 0.95

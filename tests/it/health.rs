@@ -102,7 +102,7 @@ fn a_client_knows_by_itself_whether_it_is_ready() {
 }
 
 #[test]
-fn whoever_opened_a_client_waits_until_a_quorum_may_vote() {
+fn a_caller_that_opened_a_client_waits_until_a_quorum_may_vote() {
     use redbolt::{Client, ConnectError};
 
     let Some(mut cluster) = Cluster::mixed(3) else { return };

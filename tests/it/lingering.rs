@@ -17,7 +17,7 @@ fn options() -> LockOptions {
 }
 
 #[test]
-fn a_client_takes_its_lock_again_and_gives_it_to_who_waits() {
+fn a_client_takes_its_lock_again_and_gives_it_to_the_waiter() {
     on_each_kind(|kind| {
         let Some(cluster) = Cluster::start(&[kind; 3], &[]) else { return };
         let config = cluster.config().retry(SELDOM.timeout(PATIENCE));

@@ -51,7 +51,7 @@ fn a_lock_that_is_kept_alive_is_not_over_at_the_deadline_it_had() {
 }
 
 #[test]
-fn who_no_longer_waits_for_the_end_is_forgotten() {
+fn a_caller_that_no_longer_waits_for_the_end_is_forgotten() {
     let (nodes, shared) = embedded(|config| config);
     let guard = shared.try_lock("k", TTL).wait().unwrap();
     for _ in 0..100 {

@@ -132,7 +132,7 @@ fn a_client_has_its_prefix_too() {
 /// Waiters of one process have one key, and messages have another. A lease that a client elsewhere
 /// waits for does not go round here for ever.
 #[test]
-fn who_waits_elsewhere_below_a_prefix_is_not_forgotten_by_a_client() {
+fn a_waiter_elsewhere_below_a_prefix_is_not_forgotten_by_a_client() {
     let Some(cluster) = Cluster::start(&[Kind::Valkey91; 3], &[]) else { return };
     let patient = redbolt::Retry::every(PATIENCE * 6, ms(0)).timeout(PATIENCE * 3);
     let config = || cluster.config().key_prefix("s:").retry(patient).local_turns(u32::MAX);

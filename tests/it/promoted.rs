@@ -127,7 +127,7 @@ fn a_master_with_replicas_is_believed_again_after_its_restart() {
 }
 
 #[test]
-fn who_may_not_write_the_marker_waits_each_time() {
+fn a_client_that_may_not_write_the_marker_waits_each_time() {
     let Some(kind) = available_kinds().into_iter().next() else { return };
     let (master, server) = (RealServer::start(kind, &[]), RealServer::start(kind, &[]));
     server.replicate(&master);

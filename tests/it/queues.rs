@@ -30,7 +30,7 @@ fn begin<'scope>(
 }
 
 #[test]
-fn who_queued_before_a_lock_was_won_does_not_wait_longer_than_its_lease() {
+fn a_call_that_queued_before_a_lock_was_won_does_not_wait_longer_than_its_lease() {
     let (nodes, shared) = embedded(|config| config);
     let other = &Client::connect(fresh_config(nodes.urls())).unwrap();
     let held = other.try_lock("k", TTL).wait().unwrap();
@@ -48,7 +48,7 @@ fn who_queued_before_a_lock_was_won_does_not_wait_longer_than_its_lease() {
 }
 
 #[test]
-fn who_queued_behind_a_call_that_failed_is_next_though_an_old_guard_still_lives() {
+fn a_call_that_queued_behind_a_failed_call_is_next_though_an_old_guard_still_lives() {
     let (nodes, shared) = embedded(|config| config);
     let old = shared.try_lock("k", ms(1_000)).wait().unwrap();
     let other = &Client::connect(fresh_config(nodes.urls())).unwrap();

@@ -64,7 +64,7 @@ fn a_run_that_may_not_hear_messages_still_ends_its_command_and_says_the_same() {
 }
 
 #[test]
-fn who_waited_for_a_lock_that_was_taken_away_is_named_as_its_holder() {
+fn a_waiter_that_got_a_lock_that_was_taken_away_is_named_as_its_holder() {
     let Some(servers) = servers() else { return };
     let start = || {
         let args = ["--restart-guard", "off", "run", "k", "--wait", "60s"];

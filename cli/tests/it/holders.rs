@@ -62,7 +62,7 @@ fn status_names_the_process_that_holds_the_lock_until_it_is_gone() {
 
 /// A user that may not list clients gets the holder's own claim.
 #[test]
-fn who_may_not_list_clients_is_told_what_the_holder_says_beside_the_lock() {
+fn a_user_who_may_not_list_clients_is_told_what_the_holder_says_beside_the_lock() {
     let Some(servers) = servers() else { return };
     for server in &servers {
         let line = ["ACL", "SETUSER", "blind", "on", ">pw", "~*", "&*", "+@all", "-client|list"];

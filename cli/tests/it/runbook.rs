@@ -74,7 +74,7 @@ fn holding_by(servers: &[RealServer], key: &str, line: &str) -> Running {
 }
 
 #[test]
-fn who_blocks_this_is_shown_and_the_lock_is_taken_away() {
+fn the_holder_is_shown_and_the_lock_is_taken_away() {
     let Some((dir, servers)) = site() else { return };
     let holder = holding(&servers, "sku:42");
     let lines = commands("Who blocks this");

@@ -48,7 +48,7 @@ fn a_waiter_that_was_killed_or_stands_still_keeps_nobody_from_the_lock() {
 }
 
 #[test]
-fn who_waits_forever_has_the_lock_when_it_is_free() {
+fn a_command_that_waits_forever_has_the_lock_when_it_is_free() {
     let Some(cluster) = Cluster::start(&[Kind::Valkey91; 3], &[]) else { return };
     let holder = client(&cluster);
     let lease = holder.try_lock("k", PATIENCE * 2).wait().expect("nobody has it");

@@ -130,7 +130,7 @@ fn a_killed_node_closes_its_connections_and_refuses_new_ones() {
 }
 
 #[test]
-fn a_node_that_hangs_up_goes_on_for_those_who_come_back() {
+fn a_node_that_hangs_up_goes_on_for_clients_that_come_back() {
     let nodes = Nodes::start(1).unwrap();
     let mut wire = connect(&nodes, 0);
     assert_eq!(wire.ask(&["SET", "k", "v"]).unwrap(), b"+OK\r\n");

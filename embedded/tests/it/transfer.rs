@@ -25,7 +25,7 @@ fn a_script_that_was_loaded_runs_by_its_hash() {
 
 /// The client's own message comes before or behind the answer.
 #[test]
-fn who_hands_a_lock_over_to_itself_hears_of_it_as_on_real_servers() {
+fn a_client_that_hands_a_lock_over_to_itself_hears_of_it_as_on_real_servers() {
     for kind in available_kinds() {
         let server = RealServer::start(kind, &[]);
         let mut pair = Pair::new(&server);

@@ -52,11 +52,11 @@ use super::transfers::{
     a_lock_is_free_for_a_moment_after_so_many_transfers,
     a_lock_is_won_when_a_quorum_has_told_of_it_and_counts_from_before_the_offer,
     a_node_that_cannot_run_the_script_gets_the_plain_release_at_once_and_no_script_again,
-    a_transfer_counts_for_the_node_that_ran_it_alone, a_waiter_that_was_silent_for_long_is_woken,
-    each_node_is_named_in_what_it_tells,
+    a_transfer_counts_for_the_node_that_ran_it_alone,
+    a_waiter_that_is_told_by_too_few_nodes_is_woken_instead,
+    a_waiter_that_was_silent_for_long_is_woken, each_node_is_named_in_what_it_tells,
     what_is_handed_over_to_a_call_that_gave_up_is_deleted_everywhere,
     where_a_connection_ended_the_token_is_deleted_and_has_no_vote,
-    who_is_told_by_too_few_nodes_is_woken_instead,
 };
 use super::trouble::{
     a_grant_behind_an_answer_that_no_master_in_service_gives_is_not_believed,
@@ -257,7 +257,7 @@ const TESTS: &[(Mutant, fn())] = &[
         a_delete_is_owed_where_the_connection_ends_before_the_script_is_answered,
     ),
     // Each waiter finds out by a poll.
-    (Mutant::FailedHandOverSilent, who_is_told_by_too_few_nodes_is_woken_instead),
+    (Mutant::FailedHandOverSilent, a_waiter_that_is_told_by_too_few_nodes_is_woken_instead),
     // A waiter that has given up deletes the lock that it is handed, and wakes the next.
     (Mutant::GiveUpIgnored, a_word_of_an_earlier_call_strikes_no_later_one_off),
     // Each finds out by a poll.

@@ -149,7 +149,7 @@ pub(super) fn a_word_of_an_earlier_call_strikes_no_later_one_off() {
 
 /// A call that wants the lock again waits behind the call of its own client that has its turn now.
 #[test]
-fn who_wants_the_lock_again_queues_behind_a_call_of_its_own_client() {
+fn a_call_that_wants_the_lock_again_queues_behind_a_call_of_its_own_client() {
     let mut rig = rig(3);
     let (_, node) = one_more(&mut rig);
     one_more(&mut rig);

@@ -319,7 +319,7 @@ fn announced(rig: &mut Rig, waiter: &[u8], token: &[u8; 20]) {
 /// Over a slow network an announcement comes behind the release. The next lease of the client has
 /// the list, or the waiter has the turn and the client's own next call queues behind it.
 #[test]
-fn who_names_a_lease_that_is_over_is_not_left_waiting() {
+fn a_waiter_that_names_a_lease_that_is_over_is_not_left_waiting() {
     for is_held_again in [true, false] {
         let mut rig = rig(3);
         let lease = rig.lease("a");
@@ -342,7 +342,7 @@ fn who_names_a_lease_that_is_over_is_not_left_waiting() {
 }
 
 #[test]
-fn a_release_hands_the_lock_over_to_who_waits() {
+fn a_release_hands_the_lock_over_to_the_waiter() {
     let mut rig = rig(3);
     let lease = waited_for(&mut rig, 1);
     rig.engine.unlock(lease, rig.now).unwrap();
@@ -364,7 +364,7 @@ fn a_release_hands_the_lock_over_to_who_waits() {
 }
 
 #[test]
-pub(super) fn who_is_told_by_too_few_nodes_is_woken_instead() {
+pub(super) fn a_waiter_that_is_told_by_too_few_nodes_is_woken_instead() {
     for answers in [[":2\r\n", ":1\r\n", ":1\r\n"], [":0\r\n", ":2\r\n", ":0\r\n"]] {
         let mut rig = rig(3);
         let lease = waited_for(&mut rig, 1);

@@ -342,7 +342,7 @@ fn a_node_without_a_name_is_not_listened_to() {
 /// A waiter that wants more of the TTL than an offer may have left is woken, and counts from its
 /// own attempt.
 #[test]
-fn who_wants_most_of_the_ttl_takes_nothing_over() {
+fn a_call_that_wants_most_of_the_ttl_takes_nothing_over() {
     let mut rig = rig(3);
     rig.acquire_with("a", waking::waiting().min_validity(TTL - 200 * MS));
     let node = waking::deny(&mut rig);
@@ -354,7 +354,7 @@ fn who_wants_most_of_the_ttl_takes_nothing_over() {
 
 /// A client that does not hear of transfers at a node may still hear messages there.
 #[test]
-fn who_is_not_told_by_the_only_node_is_woken_through_it() {
+fn a_waiter_that_is_not_told_by_the_only_node_is_woken_through_it() {
     for answer in [":1\r\n", ":0\r\n"] {
         let mut rig = rig(1);
         let lease = waited_for(&mut rig, 1);

@@ -138,7 +138,7 @@ pub(super) fn published(rig: &mut Rig, index: usize) -> (String, char) {
 }
 
 #[test]
-fn what_follows_a_denial_depends_on_who_holds_the_key() {
+fn the_step_behind_a_denial_depends_on_the_holder_of_the_key() {
     // The node's answer; whether the client asks another node, and its requests to the first.
     let table: [(String, bool, &[&str]); 4] = [
         ("_\r\n".to_owned(), false, &["SET"]),
@@ -207,7 +207,7 @@ fn a_call_that_no_holder_hears_polls_a_node_four_times_per_second_at_most() {
 }
 
 #[test]
-fn who_waits_says_so_by_the_first_node_of_the_keys_order_though_it_denied_late() {
+fn a_waiter_says_so_by_the_first_node_of_the_keys_order_though_it_denied_late() {
     let mut rig = rig(3);
     let first = denied(&mut rig);
     let mut rig = self::rig(3);
@@ -285,7 +285,7 @@ fn a_new_holder_is_told_when_the_key_has_changed_hands() {
 }
 
 #[test]
-fn who_is_woken_tries_all_nodes_at_once() {
+fn a_waiter_that_is_woken_tries_all_nodes_at_once() {
     let mut rig = rig(3);
     let node = listening(&mut rig);
     let wake = message(&rig, WAKE, OTHER, &[]);
@@ -296,7 +296,7 @@ fn who_is_woken_tries_all_nodes_at_once() {
 }
 
 #[test]
-fn who_gives_up_when_it_was_woken_wakes_the_next() {
+fn a_waiter_that_gives_up_when_it_was_woken_wakes_the_next() {
     let mut rig = rig(1);
     let op = rig.acquire_with("a", waiting());
     deny(&mut rig);
@@ -310,7 +310,7 @@ fn who_gives_up_when_it_was_woken_wakes_the_next() {
 }
 
 #[test]
-fn who_comes_while_an_announcement_is_under_way_is_not_taken_to_be_in_it() {
+fn a_call_that_comes_while_an_announcement_is_under_way_is_not_taken_to_be_in_it() {
     let mut rig = rig(1);
     denied(&mut rig);
     rig.collect();
@@ -336,7 +336,7 @@ pub(super) fn two_that_wait_for_each_other_try_again() {
 }
 
 #[test]
-fn who_wants_the_lock_again_tells_the_one_it_woke_behind_the_wake_and_looks_soon() {
+fn a_client_that_wants_the_lock_again_tells_the_waiter_it_woke_behind_the_wake_and_looks_soon() {
     let mut rig = rig(3);
     let node = listening(&mut rig);
     let wake = message(&rig, WAKE, OTHER, &[THIRD]);
@@ -385,7 +385,7 @@ fn the_node_that_wakes_is_written_to_behind_the_others() {
 /// A client that queues again may be late by many turns. Each holder passes its announcement on to
 /// the next, within bounds.
 #[test]
-fn an_announcement_that_is_late_by_some_turns_goes_on_to_who_has_the_lock_now() {
+fn an_announcement_that_is_late_by_some_turns_goes_on_to_the_present_holder() {
     for (hops, channel, kind) in
         [(7, OTHERS_CHANNEL, ANNOUNCE), (8, THIRDS_CHANNEL, WAKE), (255, THIRDS_CHANNEL, WAKE)]
     {

@@ -1,4 +1,4 @@
-//! Calls that introduce themselves to who seems to hold the lock.
+//! Calls that introduce themselves to the client that seems to hold the lock.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Who is told of whom, and whose turn is first.
+//! Which client hears of which waiter, and which waiter has its turn first.
 
 use super::*;
 
@@ -14,7 +14,7 @@ fn announce(world: &mut World, to: RawToken, id: WaiterId, waited: Duration, loc
 }
 
 #[test]
-fn who_has_waited_longest_has_its_turn_first_however_late_it_was_heard_of() {
+fn the_waiter_that_has_waited_longest_has_its_turn_first_however_late_it_was_heard_of() {
     let mut world = World::new();
     announce(&mut world, token(own(0)), OTHER, MS, Some(0));
     announce(&mut world, token(own(0)), THIRD, 3 * MS, Some(0));
@@ -27,7 +27,7 @@ fn who_has_waited_longest_has_its_turn_first_however_late_it_was_heard_of() {
 
 /// A blocking holder reads all of it when it lets go: how long each has waited by then nobody knows.
 #[test]
-fn who_was_heard_of_first_has_its_turn_first_where_nobody_read_for_a_while() {
+fn the_waiter_that_was_heard_of_first_has_its_turn_first_where_nobody_read_for_a_while() {
     let mut world = World::new();
     world.unread = 50 * MS;
     announce(&mut world, token(own(0)), OTHER, MS, Some(0));
@@ -47,12 +47,12 @@ fn who_was_heard_of_first_has_its_turn_first_where_nobody_read_for_a_while() {
 
 /// It is long on its way to the first, and the lock would be gone by then.
 #[test]
-fn who_wants_the_lock_again_tells_the_last_of_those_who_wait() {
+fn a_client_that_wants_the_lock_again_tells_the_last_waiter() {
     let mut world = World::new();
     world.release(0, &[OTHER, THIRD]);
     world.tell(|waiting, view| assert!(waiting.queue_behind(op(0), call(), view)));
     assert_eq!(world.published, [(ClientId::of(&THIRD), MessageKind::Announce, 1, vec![own(1)])]);
-    // So does who comes late.
+    // A latecomer is sent there, too.
     let late = *b"latecome\x01\0\0\0";
     announce(&mut world, token(own(0)), late, MS, None);
     assert_eq!(world.published, [(ClientId::of(&THIRD), MessageKind::Announce, 1, vec![late])]);
@@ -61,7 +61,7 @@ fn who_wants_the_lock_again_tells_the_last_of_those_who_wait() {
 /// Two that have let go, each of which sends what it is told to the other, would do so for as long
 /// as they remember that.
 #[test]
-fn who_is_told_by_its_own_name_has_those_who_tell_it_behind_it_though_it_has_just_let_go() {
+fn a_client_that_is_told_by_its_own_name_has_the_tellers_behind_it_though_it_has_just_let_go() {
     let mut world = World::new();
     world.release(0, &[OTHER]);
     world.tell(|waiting, view| assert!(waiting.queue_behind(op(0), call(), view)));
@@ -81,7 +81,7 @@ fn hand_over(world: &mut World, ids: &[WaiterId]) {
 }
 
 #[test]
-fn who_is_on_a_list_that_was_handed_on_is_not_passed_on_again() {
+fn a_waiter_on_a_list_that_was_handed_on_is_not_passed_on_again() {
     let mut world = World::new();
     hand_over(&mut world, &[OTHER, THIRD]);
     for id in [OTHER, THIRD] {
@@ -94,7 +94,7 @@ fn who_is_on_a_list_that_was_handed_on_is_not_passed_on_again() {
 }
 
 #[test]
-fn who_won_the_lock_at_once_sends_nobody_to_those_it_let_go_for() {
+fn a_client_that_won_the_lock_at_once_sends_nobody_to_the_waiters_it_let_go_for() {
     let mut world = World::new();
     world.release(0, &[OTHER]);
     world.waiting.won_at_once(KEY);
@@ -102,9 +102,9 @@ fn who_won_the_lock_at_once_sends_nobody_to_those_it_let_go_for() {
     assert_eq!(world.published, [(ClientId::of(&THIRD), MessageKind::Wake, 0, vec![own(0)])]);
 }
 
-/// Who is woken then has the turn: the client's next call waits behind it.
+/// The waiter that is woken then has the turn: the client's next call waits behind it.
 #[test]
-fn who_tells_a_call_that_is_over_has_the_turn_if_nobody_has_waited_longer() {
+fn a_waiter_that_tells_a_call_that_is_over_has_the_turn_if_none_has_waited_longer() {
     let mut world = World::new();
     announce(&mut world, token_of(own(7)), THIRD, MS, None);
     assert_eq!(world.published, [(ClientId::of(&THIRD), MessageKind::Wake, 0, vec![own(0)])]);
@@ -118,7 +118,7 @@ fn who_tells_a_call_that_is_over_has_the_turn_if_nobody_has_waited_longer() {
 }
 
 #[test]
-fn the_turn_of_a_call_that_is_over_goes_to_who_has_waited_longest() {
+fn the_turn_of_a_call_that_is_over_goes_to_the_waiter_that_has_waited_longest() {
     let mut world = World::new();
     world.listen(0, OTHER);
     world.receive(MessageKind::Wake, 0, token_of(own(7)), &[OTHER], None);
@@ -127,7 +127,7 @@ fn the_turn_of_a_call_that_is_over_goes_to_who_has_waited_longest() {
 
 /// Its next attempt goes behind its release and may win: woken, the other would find the lock taken each time.
 #[test]
-fn who_is_told_of_a_lock_that_it_has_let_go_and_tries_again_has_a_waiter_if_it_wins() {
+fn a_client_that_is_told_of_a_lock_that_it_has_let_go_and_tries_again_has_a_waiter_if_it_wins() {
     for told in [token(own(0)), token_of(own(7))] {
         let mut world = World::new();
         world.attempt = Some(slot(1));
