@@ -1,8 +1,8 @@
 //! One cycle of the engine without sockets: acquire and release of a fresh 22-byte key on N nodes.
 //!
-//! `cargo bench --bench engine_cycle -- NODES CYCLES` runs that many; the
-//! difference of two lengths under `valgrind --tool=callgrind`, divided by the difference of cycles,
-//! is exact on any machine. Without arguments it prints a time per cycle.
+//! `cargo run --profile ffi -p redbolt-benches --bin engine_cycle -- NODES CYCLES` runs that many.
+//! The difference of two lengths under `valgrind --tool=callgrind`, divided by the difference of
+//! cycles, is exact on any machine. Without arguments it prints a time per cycle.
 
 use std::error::Error;
 

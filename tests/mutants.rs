@@ -14,12 +14,54 @@ use redbolt::sim::{self, Kind, Mutant};
 /// The number of seeds within which a mutant must be found.
 const SEEDS: u64 = 6_000;
 
+/// Seeds that have caught a mutant which few seeds catch. A hunt begins with them. Where a seed is
+/// out of date, the hunt takes longer.
+const CAUGHT_BY: &[(Mutant, u64)] = &[
+    (Mutant::AnnouncementUnheard, 129),
+    (Mutant::AttemptLeftBesideTransfer, 293),
+    (Mutant::AwaitedSetMovesT0, 1184),
+    (Mutant::ClaimKept, 386),
+    (Mutant::ClockReadAfterWrite, 125),
+    (Mutant::DebtEndsBeforeSet, 581),
+    (Mutant::DebtPaidOnce, 31),
+    (Mutant::DecidedAttemptStillWaits, 67),
+    (Mutant::DistrustedGrantCounts, 2527),
+    (Mutant::ExtendedByOneList, 494),
+    (Mutant::GivenAwayRemembered, 36),
+    (Mutant::GivenAwayToldAgain, 36),
+    (Mutant::HandedTtlNotBounded, 559),
+    (Mutant::KeepAliveAfterRelease, 106),
+    (Mutant::KeysBehindKept, 227),
+    (Mutant::LateReplyMisattributed, 238),
+    (Mutant::LingersWhileWaitedFor, 404),
+    (Mutant::ListLost, 56),
+    (Mutant::ListsByArrival, 133),
+    (Mutant::LoadingBelieved, 847),
+    (Mutant::MessageDeletesLease, 425),
+    (Mutant::MessageForAnyKey, 50),
+    (Mutant::NobodyWoken, 90),
+    (Mutant::OverOfferNotOwed, 33),
+    (Mutant::PartOfSetKept, 82),
+    (Mutant::PollLate, 33),
+    (Mutant::RecreatedKeyCountsAsExtended, 36),
+    (Mutant::RefusalAccepted, 4410),
+    (Mutant::ReleaserBarges, 37),
+    (Mutant::SiblingNotWoken, 94),
+    (Mutant::SiblingsStruck, 206),
+    (Mutant::TaintedNodeExtended, 316),
+    (Mutant::TransferCountsFromReceipt, 1287),
+    (Mutant::TransferWithoutList, 94),
+    (Mutant::UnwantedListLost, 133),
+    (Mutant::ValidityWithoutDrift, 74),
+    (Mutant::WakeIgnored, 50),
+];
+
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
 /// Goal: the test notices when the code forgets a rule.
-/// Method: the code forgets it. The first seed whose judge complains of the violation that the rule
+/// Method: the code forgets it. A seed whose judge complains of the violation that the rule
 /// prevents has caught the mutant. No other complaint counts, because the judge of that kind might
 /// be blind.
 #[test]
@@ -59,11 +101,12 @@ fn every_mutant_is_caught() {
     assert!(survivors.is_empty(), "{} mutants survived {seeds} seeds", survivors.len());
 }
 
-/// The first seed that catches the mutant, and its complaint; or the other complaints, with their
+/// A seed that catches the mutant, and its complaint; or the other complaints, with their
 /// numbers.
 fn hunt(mutant: Mutant, seeds: u64) -> Result<(u64, String), Vec<(Kind, u64)>> {
     let mut others: Vec<(Kind, u64)> = Vec::new();
-    for seed in 0..seeds {
+    let known = CAUGHT_BY.iter().filter(|(caught, _)| *caught == mutant).map(|(_, seed)| *seed);
+    for seed in known.chain(0..seeds) {
         let Some(violation) = sim::run(seed, Some(mutant), None).violation else { continue };
         if violation.kind == mutant.kind() {
             let text = violation.to_string();

@@ -15,6 +15,15 @@ impl Engine {
         }
     }
 
+    /// Checks after a node's bytes. Each answer ends with a line's end: without one, the locks are
+    /// as they were.
+    #[inline(always)]
+    pub(super) fn check_read(&self, bytes: &[u8]) {
+        if cfg!(debug_assertions) && bytes.contains(&b'\n') {
+            self.check_if_small();
+        }
+    }
+
     #[cold]
     fn check(&self) {
         self.locks.check();

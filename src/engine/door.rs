@@ -355,7 +355,7 @@ impl Engine {
     /// restarted node would vote too soon.
     pub fn handle_bytes(&mut self, id: NodeId, bytes: &[u8], now: Instant) {
         self.read(id, bytes, now);
-        self.check_if_small();
+        self.check_read(bytes);
     }
 
     /// Ends a pass over the sockets, after you have handed in their bytes: does what is due.

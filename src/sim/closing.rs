@@ -70,7 +70,7 @@ impl World {
     pub(super) fn ask(&mut self, client: usize, task: usize, now: Instant) {
         let question = self.random.next().to_string().into_bytes();
         let key = self.plan.on_nodes(self.random.index(self.plan.keys));
-        let query = Query::new().all(&[b"GET", &key]).all(&[b"ECHO", &question]);
+        let query = Query::new().all(&[b"GET", key]).all(&[b"ECHO", &question]);
         let Ok(op) = self.clients[client].engine.query(&query, now) else {
             self.counts.path(Path::Full);
             return self.idle(client, task);

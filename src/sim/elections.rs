@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::clock::{MS, US};
 use super::counts::{Fault, Path};
-use super::ledger::Tokens;
+use super::ledger::{Token, Tokens};
 use super::plan::Plan;
 use super::random::Random;
 use super::world::World;
@@ -33,7 +33,7 @@ pub(super) struct Elections {
 #[derive(Debug, Default)]
 pub(super) struct History {
     /// The tokens that nodes have held: the node and the life of its process, the key, the token.
-    held: BTreeSet<(usize, u64, usize, Vec<u8>)>,
+    held: BTreeSet<(usize, u64, usize, Token)>,
     /// The longest TTL that was asked for a token.
     ttls: BTreeMap<Vec<u8>, u64>,
     /// The connection through which the last claim of a key came to a node.
@@ -107,8 +107,7 @@ impl World {
         }
         let node = &mut self.nodes[index];
         let local = node.clock.on_server(self.now);
-        let names =
-            (0..self.plan.keys).map(|key| [&self.plan.on_nodes(key), CLAIM_SUFFIX].concat());
+        let names = (0..self.plan.keys).map(|key| [self.plan.on_nodes(key), CLAIM_SUFFIX].concat());
         let claim = |name: Vec<u8>| {
             let value = node.server.value(&name, local)?.to_vec();
             Some((value, node.server.ttl_ms(&name, local).unwrap_or(i64::MAX)))
@@ -116,14 +115,14 @@ impl World {
         names.map(claim).collect()
     }
 
-    /// A node has just run commands of a client, which came through this connection.
-    pub(super) fn look_at_claims(&mut self, conn: usize, tokens: &Tokens, claims: Claims) {
+    /// A node has just run a command of a client, which came through this connection: the tokens
+    /// before it and behind it, and the claims before it.
+    pub(super) fn look_at_claims(&mut self, conn: usize, tokens: [&Tokens; 2], claims: Claims) {
         if self.plan.rare.elections.is_none() {
             return;
         }
         let (client, index) = (self.conns[conn].client, self.conns[conn].node);
         let life = self.nodes[index].life;
-        let tokens = [tokens.clone(), self.tokens_at(index)];
         for (key, (before, after)) in claims.into_iter().zip(self.claims_at(index)).enumerate() {
             let held: Vec<_> = tokens.iter().filter_map(|tokens| tokens[key].clone()).collect();
             for token in &held {
@@ -136,8 +135,8 @@ impl World {
                 (_, Some((value, ttl_ms))) => {
                     self.counts.path(Path::Claimed);
                     self.claims.came_by.insert((index, key), conn);
-                    let token = token_of(&value).to_vec();
-                    let longest = self.claims.ttls.get(&token).copied().unwrap_or(0);
+                    let token = Token::from_slice(token_of(&value));
+                    let longest = self.claims.ttls.get(token.as_slice()).copied().unwrap_or(0);
                     let is_due = if self.plan.is_calm() {
                         held.contains(&token)
                     } else {

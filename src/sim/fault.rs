@@ -235,7 +235,7 @@ impl World {
             Fault::Evicted if is_loose => {
                 let (first, keys) = (self.random.index(self.plan.keys), self.plan.keys);
                 let mut keys = (first..keys).chain(0..first);
-                if !keys.any(|key| node.server.evict(&self.plan.on_nodes(key))) {
+                if !keys.any(|key| node.server.evict(self.plan.on_nodes(key))) {
                     return true;
                 }
                 node.forgot_at = Some(self.now);

@@ -119,14 +119,14 @@ impl World {
             for (index, node) in self.nodes.iter_mut().enumerate() {
                 let least_ms = i64::try_from(drift_ms).unwrap_or(0) + node.back_ms + 2;
                 let local = node.clock.on_server(self.now);
-                if node.server.ttl_ms(&name, local).is_none_or(|ttl_ms| ttl_ms < least_ms) {
+                if node.server.ttl_ms(name, local).is_none_or(|ttl_ms| ttl_ms < least_ms) {
                     continue;
                 }
-                let Some(token) = node.server.value(&name, local) else { continue };
-                let is_given_away = self.given_away.iter().any(|given| given == token);
+                let Some(token) = node.server.value(name, local) else { continue };
+                let is_given_away = || self.given_away.iter().any(|given| given == token);
                 let is_forged =
-                    raw_token(token).is_some_and(|token| self.forged_offers.contains(&token));
-                if is_wanted(token) && !is_given_away && !is_forged {
+                    || raw_token(token).is_some_and(|token| self.forged_offers.contains(&token));
+                if is_wanted(token) && !is_given_away() && !is_forged() {
                     let token = String::from_utf8_lossy(token).into_owned();
                     self.oracle.fail(Kind::Orphan, || {
                         format!("node {index} holds key {key} for {token} in vain")

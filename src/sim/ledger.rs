@@ -9,6 +9,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use smallvec::SmallVec;
+
 use super::node::SimNode;
 use super::world::World;
 use crate::rules::Kind;
@@ -51,29 +53,39 @@ impl Ledger {
     }
 }
 
+/// A token as a node holds it. Most are as long as those that clients draw.
+pub(super) type Token = SmallVec<[u8; 64]>;
+
 /// The tokens that a node holds, by key.
-pub(super) type Tokens = Vec<Option<Vec<u8>>>;
+pub(super) type Tokens = Vec<Option<Token>>;
 
 impl World {
     /// The tokens that a node holds now.
     pub(super) fn tokens_at(&mut self, node: usize) -> Tokens {
-        let names: Vec<_> = (0..self.plan.keys).map(|key| self.plan.on_nodes(key)).collect();
         let SimNode { server, clock, .. } = &mut self.nodes[node];
         let local = clock.on_server(self.now);
-        names.iter().map(|name| server.value(name, local).map(<[u8]>::to_vec)).collect()
+        let token = |name: &Vec<u8>| server.value(name, local).map(Token::from_slice);
+        self.plan.names.iter().map(token).collect()
     }
 
-    /// A node has just run commands of a client.
-    pub(super) fn look_at_deletes(&mut self, client: usize, node: usize, before: Tokens) {
-        let after = self.tokens_at(node);
-        for (key, (token, now)) in before.into_iter().zip(after).enumerate() {
-            let Some(token) = token.filter(|token| now.as_ref() != Some(token)) else { continue };
+    /// A node has just run a command of a client: the tokens before it, and behind it.
+    pub(super) fn look_at_deletes(
+        &mut self,
+        client: usize,
+        node: usize,
+        before: &Tokens,
+        after: &Tokens,
+    ) {
+        for (key, (token, now)) in before.iter().zip(after).enumerate() {
+            let Some(token) = token.as_ref().filter(|token| now.as_ref() != Some(*token)) else {
+                continue;
+            };
             if now.is_some() {
                 self.look_at_transfer(client, node, key);
             }
-            let may = self.ledger.may_delete(client, &token);
+            let may = self.ledger.may_delete(client, token);
             self.oracle.check(Kind::ForeignDelete, may, || {
-                let title = self.ledger.titles.get(&token);
+                let title = self.ledger.titles.get(token.as_slice());
                 format!("client {client} deletes at node {node} a token of {title:?}")
             });
         }

@@ -115,7 +115,8 @@ impl World {
         if !is_transfer || !is_its {
             return None;
         }
-        let mut text = self.forged_message(4, 2, &self.plan.on_nodes(key));
+        let name = self.plan.on_nodes(key).to_vec();
+        let mut text = self.forged_message(4, 2, &name);
         text[2..10].copy_from_slice(&token[..8]);
         text[24..28].copy_from_slice(&1000_u32.to_le_bytes());
         text[28..40].copy_from_slice(&token[8..]);
@@ -126,7 +127,7 @@ impl World {
     fn forged_text(&mut self) -> (Fault, Vec<u8>) {
         let key = match self.random.below(4) {
             0 => b"nobody holds this".to_vec(),
-            _ => self.plan.on_nodes(self.random.index(self.plan.keys)),
+            _ => self.plan.on_nodes(self.random.index(self.plan.keys)).to_vec(),
         };
         match self.random.below(5) {
             0 => {

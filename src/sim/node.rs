@@ -115,15 +115,18 @@ impl World {
         let (client, index) = (conn.client, conn.node);
         let received: Vec<u8> = conn.backlog.drain(..len).collect();
         let (mut out, mut progress) = (Vec::new(), Progress::Idle);
+        let mut before = self.tokens_at(index);
         for command in commands(&received) {
-            let (before, claims) = (self.tokens_at(index), self.claims_at(index));
+            let claims = self.claims_at(index);
             let server = &mut self.nodes[index].server;
             progress = server.execute(&mut session, command, local, &mut out);
             while progress == Progress::More {
                 progress = server.execute(&mut session, &[], local, &mut out);
             }
-            self.look_at_claims(id, &before, claims);
-            self.look_at_deletes(client, index, before);
+            let after = self.tokens_at(index);
+            self.look_at_claims(id, [&before, &after], claims);
+            self.look_at_deletes(client, index, &before, &after);
+            before = after;
         }
         log_exchange(self.trace, self.now, id, &received, &out);
         let conn = &mut self.conns[id];
@@ -284,7 +287,7 @@ impl World {
 
 /// Cuts bytes where a command begins: the judge looks at each command alone.
 fn commands(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let begins = |at: &usize| bytes[..*at].ends_with(b"\r\n") && bytes[*at] == b'*';
+    let begins = |at: &usize| bytes[*at] == b'*' && bytes[..*at].ends_with(b"\r\n");
     let ends = (1..bytes.len()).filter(begins).chain([bytes.len()]);
     ends.scan(0, |start, end| Some(&bytes[std::mem::replace(start, end)..end]))
 }

@@ -54,6 +54,8 @@ pub(super) struct Plan {
     pub(super) forged: u64,
     /// The prefix of every key on the nodes.
     pub(super) prefix: &'static str,
+    /// The keys as the nodes know them.
+    pub(super) names: Vec<Vec<u8>>,
     /// Nodes whose users may not hear messages: a bit each.
     pub(super) mute: u64,
     /// Nothing disturbs the waiters: they are to have their turns.
@@ -135,6 +137,7 @@ impl Plan {
             message_late: random.pick(&[0, 0, 50, 300]),
             forged: random.pick(&[0, 0, 5, 30]),
             prefix: random.pick(&["", "", "shop:"]),
+            names: Vec::new(),
             mute: u64::from(random.bytes::<1>()[0]) & random.pick(&[0, 0, 0, 0b111_1111]),
             newcomers: 0,
             hand_over: false,
@@ -166,7 +169,7 @@ impl Plan {
         };
         plan.look_at_something(random);
         plan.stray(random);
-        plan.with_clocks_apart().with_lingering().with_sets()
+        plan.with_clocks_apart().with_lingering().with_sets().with_names()
     }
 
     /// Servers run a long script where links may be slow, and lack replicas where disks may be

@@ -15,7 +15,7 @@ impl World {
         let this = &self.clients[client];
         let place = &this.tasks[task];
         let names = place.lease.map(|lease| this.names(lease)).unwrap_or_default();
-        let keys = place.keys().into_iter().map(|key| self.plan.on_nodes(key));
+        let keys = place.keys().into_iter().map(|key| self.plan.on_nodes(key).to_vec());
         keys.zip(names).map(|(key, (_, token))| (key, token)).collect()
     }
 

@@ -151,9 +151,16 @@ impl Plan {
         }
     }
 
+    /// Names the keys once: the judge looks at all of them at each command.
+    pub(super) fn with_names(mut self) -> Self {
+        let name = |key| [self.prefix_of(key).as_bytes(), &self.plain(key)].concat();
+        self.names = (0..self.keys).map(name).collect();
+        self
+    }
+
     /// A key as the nodes know it.
-    pub(super) fn on_nodes(&self, key: usize) -> Vec<u8> {
-        [self.prefix_of(key).as_bytes(), &self.plain(key)].concat()
+    pub(super) fn on_nodes(&self, key: usize) -> &[u8] {
+        &self.names[key]
     }
 }
 
@@ -191,9 +198,9 @@ impl World {
 
     /// A client whose lists have changed tells its engine.
     pub(super) fn set_lists(&mut self, client: usize) {
-        let config = self.plan.config_of(client, &self.config);
         let this = &mut self.clients[client];
         if std::mem::take(&mut this.has_new_lists) {
+            let config = self.plan.config_of(client, &self.config);
             let now = this.local(self.now);
             this.engine.set_nodes(&config, now).expect("a list stays");
         }
@@ -209,7 +216,7 @@ impl World {
     pub(super) fn look_at_transfer(&mut self, client: usize, index: usize, key: usize) {
         let name = self.plan.on_nodes(key);
         let node = &mut self.nodes[index];
-        let ttl_ms = node.server.ttl_ms(&name, node.clock.on_server(self.now)).unwrap_or(i64::MAX);
+        let ttl_ms = node.server.ttl_ms(name, node.clock.on_server(self.now)).unwrap_or(i64::MAX);
         let most = self.plan.max_ttl_of(client);
         self.oracle.check(Kind::LimitIgnored, ttl_ms.unsigned_abs() <= most, || {
             format!("client {client} hands key {key} over for {ttl_ms} ms of {most}")
