@@ -55,9 +55,10 @@ impl<'a, T> Call<'a, T> {
         self.wait_among(1)
     }
 
-    /// As [`wait`](Self::wait), for at most `limit`. `None`: the client has given the call up.
+    /// As [`wait`](Self::wait), for at most `limit`. `None`: the call is not done. It goes on, so wait
+    /// again, or drop it to give it up. Once its result has been returned, the call is over.
     #[must_use]
-    pub fn wait_for(mut self, limit: Duration) -> Option<T> {
+    pub fn wait_for(&mut self, limit: Duration) -> Option<T> {
         self.wait_until(now() + limit, 1)
     }
 
@@ -75,7 +76,13 @@ impl<'a, T> Call<'a, T> {
             self.begin(Caller::Blocks { own });
             let taken = match std::mem::take(&mut self.progress) {
                 CallProgress::New => return None,
-                CallProgress::UnderWay(pending) => pending.wait_until(ends, own)?,
+                CallProgress::UnderWay(mut pending) => {
+                    let Some(taken) = pending.wait_until(ends, own) else {
+                        self.progress = CallProgress::UnderWay(pending);
+                        return None;
+                    };
+                    taken
+                }
                 CallProgress::Ended(taken) => taken,
             };
             if let Some(value) = (self.end)(&mut self.request, &self.owner, taken) {

@@ -54,7 +54,11 @@ impl PendingCall {
             Caller::Blocks { own } => Some(own),
             Caller::Sleeps => None,
             Caller::Gathers => return (Then::ComesBack, Listener::None),
-            Caller::GoesOn => return (Then::Wakes, Listener::None),
+            Caller::GoesOn => {
+                // It is away, so it must not be chosen to lead.
+                self.listens = false;
+                return (Then::Wakes, table.calls.listen(self.call, Listener::None));
+            }
         };
         // Another caller may end a call that is queued, and a lock may last.
         let place = table.calls.at(self.call);
@@ -71,8 +75,8 @@ impl PendingCall {
         (Then::Wakes, table.calls.listen(self.call, Listener::Thread(thread::current())))
     }
 
-    /// Blocks until the result has come: leads, or sleeps. `None` at `ends`.
-    pub(super) fn wait_until(mut self, ends: Instant, own: usize) -> Option<Taken> {
+    /// Blocks until the result has come: leads, or sleeps. `None` at `ends`; the call goes on.
+    pub(super) fn wait_until(&mut self, ends: Instant, own: usize) -> Option<Taken> {
         let mut caller = Caller::Blocks { own };
         loop {
             if std::mem::take(&mut self.leads) {
@@ -88,8 +92,16 @@ impl PendingCall {
             let is_over = ends < Instant::MAX && ends <= now();
             let taken = self.look(Listener::None, if is_over { Caller::GoesOn } else { caller });
             if taken.is_some() || is_over {
+                self.hand_lead_on();
                 return taken;
             }
+        }
+    }
+
+    /// The lead goes on to another caller: this one is away from the sockets.
+    fn hand_lead_on(&mut self) {
+        if std::mem::take(&mut self.leads) {
+            let _no_call = self.owner.inner.lead(Lead::once());
         }
     }
 
@@ -153,9 +165,7 @@ impl Drop for PendingCall {
             (next, leads, left)
         });
         next.notify();
-        if leads || self.leads {
-            // The lead goes on to another caller.
-            let _no_call = self.owner.inner.lead(Lead::once());
-        }
+        self.leads |= leads;
+        self.hand_lead_on();
     }
 }

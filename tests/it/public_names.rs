@@ -68,7 +68,7 @@ fn the_client_is_used_by_its_names() -> Anything {
 
     let pairs = wait_all(["b1", "b2"].map(|key| client.try_lock(key, TTL)));
     assert!(pairs.iter().all(Result::is_ok));
-    let call: Call<'_, _> = client.try_lock("b3", TTL);
+    let mut call: Call<'_, _> = client.try_lock("b3", TTL);
     let guard: Option<Result<Guard, LockError>> = call.wait_for(TTL);
     drop(guard);
     let error = client.try_lock("k", Duration::from_millis(1)).wait().unwrap_err();

@@ -155,3 +155,21 @@ fn a_wait_for_a_quorum_ends_when_the_handle_shuts_down() {
         end.join().unwrap();
     });
 }
+
+#[test]
+fn a_call_keeps_its_place_between_two_waits_and_leaves_it_when_it_is_dropped() {
+    let (nodes, shared) = embedded(|config| config);
+    let guard = shared.lock("k", TTL).wait().expect("it is free");
+    let (mut first, mut second) = (shared.lock("k", endless(TTL)), shared.lock("k", endless(TTL)));
+    for _ in 0..2 {
+        assert!(first.wait_for(ms(20)).is_none(), "it is held");
+        assert!(second.wait_for(ms(20)).is_none(), "it is held");
+    }
+    drop(guard);
+    // The second call stands behind the first, though it is waited for now.
+    assert!(second.wait_for(ms(20)).is_none(), "the first call is the next");
+    let guard = first.wait_for(PATIENCE).expect("its turn").expect("it is free");
+    drop(second);
+    drop(guard);
+    is_clean(&nodes, &shared);
+}

@@ -1,0 +1,168 @@
+"""Locks for the tasks of an asyncio event loop, without a thread.
+
+    import redbolt.asyncio
+
+    client = redbolt.asyncio.Client(["redis://10.0.0.1:6379", ..])
+    async with client.lock("sku:42", ttl=10) as lease:
+        ...
+
+A task that is cancelled while it waits leaves nothing behind, so `asyncio.timeout` and `asyncio.wait_for`
+may end any call. The loop of uvloop serves as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, Any, Generator, Iterable
+
+from redbolt._errors import Closed, Lost
+from redbolt._redbolt import Driver
+from redbolt._redbolt import LoopLease as Lease
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from typing_extensions import Self, Unpack
+
+    from redbolt._types import Asked, Key, Settings
+
+__all__ = ["Client", "Lease", "Locking"]
+
+
+class Client:
+    """Locks on independent Redis or Valkey servers, for the tasks of one event loop.
+
+    Takes the nodes and the settings of `redbolt.Client`, but for `linger`. Making it connects to nothing:
+    the first lock does, from the running event loop. Once that loop is closed, and in a process that was
+    forked, the client connects anew with its next lock.
+
+    `async with client:` shuts it down at the end of the block.
+    """
+
+    def __init__(self, nodes: Iterable[str], **settings: Unpack[Settings]) -> None:
+        self._nodes = list(nodes) if not isinstance(nodes, str) else nodes
+        self._settings = settings
+        self._driver: Driver | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._process = os.getpid()
+        self._is_closed = False
+        # Raises what is wrong with the settings now, not with the first lock.
+        Driver(None, self._nodes, **settings)
+
+    def lock(
+        self,
+        key: Key | Iterable[Key],
+        ttl: float,
+        *,
+        timeout: float | None = None,
+        keep_alive: bool = False,
+        fenced: bool = False,
+        slots: int | None = None,
+        read: int | None = None,
+        write: int | None = None,
+        min_validity: float = 0.0,
+    ) -> Locking:
+        """Takes the lock of a key, or of several keys at once, and waits until it has it.
+
+            async with client.lock("sku:42", ttl=10) as lease: ...
+            lease = await client.lock("sku:42", ttl=10)  # and later: await lease.unlock()
+
+        The arguments and exceptions are those of `redbolt.Client.lock`. It costs one round trip to the
+        nodes. The holder's release wakes a call that waits.
+        """
+        asked = (key, ttl, timeout, keep_alive, fenced, slots, read, write, min_validity)
+        return Locking(self, True, asked)
+
+    def try_lock(
+        self,
+        key: Key | Iterable[Key],
+        ttl: float,
+        *,
+        keep_alive: bool = False,
+        fenced: bool = False,
+        slots: int | None = None,
+        read: int | None = None,
+        write: int | None = None,
+        min_validity: float = 0.0,
+    ) -> Locking:
+        """As `lock`, but tries once. Raises `Taken` if another holds the lock."""
+        asked = (key, ttl, None, keep_alive, fenced, slots, read, write, min_validity)
+        return Locking(self, False, asked)
+
+    async def shutdown(self, limit: float = 1.0) -> int:
+        """Ends the client: sends the releases that it owes, and waits for them at most `limit` seconds.
+
+        Calls under way and later ones raise `Closed`. Returns how many releases the nodes have not
+        confirmed; those keys end with their TTL, and so do leases that are still held. A thread of the
+        loop's executor waits.
+        """
+        driver, self._driver, self._is_closed = self._driver, None, True
+        loop = asyncio.get_running_loop()
+        if driver is None or self._loop is not loop or self._process != os.getpid():
+            return 0
+        loop.remove_reader(driver.fileno())
+        ending = driver.close()
+        return await loop.run_in_executor(None, ending.finish, limit) if ending else 0
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.shutdown()
+
+    def _here(self) -> Driver:
+        """The driver of the running event loop."""
+        loop = asyncio.get_running_loop()
+        if self._loop is loop and self._driver is not None and self._process == os.getpid():
+            return self._driver
+        if self._is_closed:
+            raise Closed("the client was shut down")
+        if self._loop is not None and not self._loop.is_closed() and self._process == os.getpid():
+            raise RuntimeError("the client serves another event loop: make one client per loop")
+        driver = Driver(loop, self._nodes, **self._settings)
+        loop.add_reader(driver.fileno(), driver.drive)
+        self._loop, self._driver, self._process = loop, driver, os.getpid()
+        return driver
+
+
+class Locking:
+    """A call for a lock: await it for its lease, or enter it by `async with`."""
+
+    __slots__ = ("_asked", "_client", "_lease", "_waits")
+
+    def __init__(self, client: Client, waits: bool, asked: Asked) -> None:
+        self._client = client
+        self._waits = waits
+        self._asked = asked
+
+    async def _take(self) -> Lease:
+        driver = self._client._here()
+        future = driver.lock(self._waits, *self._asked)
+        try:
+            return await future
+        except BaseException:
+            driver.give_up(future)
+            raise
+
+    def __await__(self) -> Generator[Any, Any, Lease]:
+        return self._take().__await__()
+
+    async def __aenter__(self) -> Lease:
+        self._lease = lease = await self._take()
+        return lease
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        ended = self._lease._end()
+        if ended is not None and not await ended and kind is None:
+            raise Lost("the lease ended before the work did")

@@ -1,0 +1,43 @@
+//! Redbolt for Python: the module `redbolt._redbolt`. `docs/guide-python.md` is the guide.
+//!
+//! # Invariants
+//!
+//! - A thread that waits for nodes has let go of the GIL, and holds no mutex that a thread with the
+//!   GIL waits for.
+//! - The child of a fork touches neither client nor lease of its parent: another thread may have held
+//!   their mutexes.
+
+mod client;
+mod driver;
+mod failure;
+mod keys;
+mod lease;
+mod loop_lease;
+mod nodes;
+mod options;
+mod own;
+mod reading;
+mod settings;
+mod time;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+mod _redbolt {
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use super::client::Client;
+    #[pymodule_export]
+    use super::driver::{Driver, Ending};
+    #[pymodule_export]
+    use super::lease::Lease;
+    #[pymodule_export]
+    use super::nodes::Nodes;
+
+    /// Its name is that of the thread's lease, in another module.
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("LoopLease", module.py().get_type::<super::loop_lease::LoopLease>())
+    }
+}
