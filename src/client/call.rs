@@ -42,6 +42,8 @@ enum CallProgress {
     UnderWay(PendingCall),
     /// The call never was under way.
     Ended(Taken),
+    /// The caller has the result.
+    Over,
 }
 
 impl<'a, T> Call<'a, T> {
@@ -56,7 +58,11 @@ impl<'a, T> Call<'a, T> {
     }
 
     /// As [`wait`](Self::wait), for at most `limit`. `None`: the call is not done. It goes on, so wait
-    /// again, or drop it to give it up. Once its result has been returned, the call is over.
+    /// again, or drop it to give it up.
+    ///
+    /// # Panics
+    ///
+    /// If the result has been returned already, as all waits and polls do then.
     #[must_use]
     pub fn wait_for(&mut self, limit: Duration) -> Option<T> {
         self.wait_until(now() + limit, 1)
@@ -75,7 +81,7 @@ impl<'a, T> Call<'a, T> {
         loop {
             self.begin(Caller::Blocks { own });
             let taken = match std::mem::take(&mut self.progress) {
-                CallProgress::New => return None,
+                CallProgress::New | CallProgress::Over => return None,
                 CallProgress::UnderWay(mut pending) => {
                     let Some(taken) = pending.wait_until(ends, own) else {
                         self.progress = CallProgress::UnderWay(pending);
@@ -86,12 +92,15 @@ impl<'a, T> Call<'a, T> {
                 CallProgress::Ended(taken) => taken,
             };
             if let Some(value) = (self.end)(&mut self.request, &self.owner, taken) {
+                self.progress = CallProgress::Over;
                 return Some(value);
             }
         }
     }
 
     fn begin(&mut self, caller: Caller) {
+        // A call that began anew would take a lock of which the caller knows nothing.
+        assert!(!matches!(self.progress, CallProgress::Over), "the call's result was returned");
         if matches!(self.progress, CallProgress::New) {
             self.progress = match self.request.begin(&self.owner, caller) {
                 Ok(pending) => CallProgress::UnderWay(pending),
@@ -109,7 +118,7 @@ impl<T> Future for Call<'_, T> {
         loop {
             this.begin(Caller::GoesOn);
             let taken = match std::mem::take(&mut this.progress) {
-                CallProgress::New => return Poll::Pending,
+                CallProgress::New | CallProgress::Over => return Poll::Pending,
                 CallProgress::UnderWay(mut pending) => {
                     let listener = Listener::Task(context.waker().clone());
                     let Some(taken) = pending.look(listener, Caller::GoesOn) else {
@@ -121,6 +130,7 @@ impl<T> Future for Call<'_, T> {
                 CallProgress::Ended(taken) => taken,
             };
             if let Some(value) = (this.end)(&mut this.request, &this.owner, taken) {
+                this.progress = CallProgress::Over;
                 return Poll::Ready(value);
             }
         }

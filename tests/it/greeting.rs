@@ -164,7 +164,7 @@ fn names_at(node: &RealServer, program: &str) -> Vec<String> {
     let id_and_rest = names.filter_map(|name| name.split_once(':'));
     let names = id_and_rest.filter_map(|(id, rest)| {
         let (rest, settings) = rest.split_once(":l")?;
-        assert!(settings.ends_with(":t30000:g0:p"), "{settings}");
+        assert!(settings.ends_with(":t30000:g0:f1:p"), "{settings}");
         (id.len() == 16 && rest.ends_with(program)).then(|| rest.to_owned())
     });
     names.collect()

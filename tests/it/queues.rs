@@ -173,3 +173,13 @@ fn a_call_keeps_its_place_between_two_waits_and_leaves_it_when_it_is_dropped() {
     drop(guard);
     is_clean(&nodes, &shared);
 }
+
+#[test]
+#[should_panic(expected = "the call's result was returned")]
+fn a_call_whose_result_was_returned_takes_no_second_lock() {
+    let (_nodes, shared) = embedded(|config| config);
+    let mut call = shared.try_lock("k", TTL);
+    let guard = call.wait_for(PATIENCE).expect("an answer").expect("it is free");
+    let _second = call.wait_for(PATIENCE);
+    drop(guard);
+}
