@@ -53,8 +53,10 @@ fn each_holder_has_a_higher_fence_than_the_one_before() {
         last = fence;
         lease.unlock().wait().unwrap();
     }
-    let text = last.to_string().into_bytes();
-    assert!(eventually(PATIENCE, || counters(&cluster, "k") == vec![Some(text.clone()); 5]));
+    // A node that was slow in the last turn may lack it.
+    let text = Some(last.to_string().into_bytes());
+    let has_it = |counters: Vec<_>| counters.iter().filter(|it| **it == text).count() >= 3;
+    assert!(eventually(PATIENCE, || has_it(counters(&cluster, "k"))));
     // The counter outlives the lock, but not for ever.
     assert_eq!(cluster.holders("k"), 0);
     let left = cluster.node(0).pttl("k:fence");
