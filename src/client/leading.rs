@@ -17,8 +17,12 @@ impl Table {
         let until = match sleeping.asleep {
             _ if sleeping.is_led => looks_at,
             Some((Place::Gate, due)) if has_led && is_quiet && now < due => due.min(looks_at),
-            _ => return None,
+            _ => {
+                sleeping.is_deaf = false;
+                return None;
+            }
         };
+        sleeping.is_deaf = true;
         (sleeping.gate_until, sleeping.looks_soon) = (until, until < Instant::MAX);
         Some(until)
     }
@@ -144,7 +148,8 @@ impl Table {
         if sleeping.asleep.is_none() {
             sleeping.asleep = due.map(|due| (Place::Gate, due));
         }
-        let wakes_gate = due.is_none() || is_late && !sleeping.looks_soon;
+        // A thread that hears no socket has to look, though nothing is due.
+        let wakes_gate = due.is_none() || (is_late || sleeping.is_deaf) && !sleeping.looks_soon;
         sleeping.looks_soon |= wakes_gate;
         LeadEnd { wakes_gate, ..LeadEnd::default() }
     }
@@ -197,6 +202,18 @@ mod tests {
         table.io_thread_falls_asleep(due);
         table.sleeping.must_listen = true;
         assert_eq!(table.must_wake(false), None);
+    }
+
+    #[test]
+    fn a_thread_that_left_the_sockets_for_a_long_lead_looks_at_its_end_though_nothing_is_due() {
+        let rules = Rules::new(&Config::new(["h:1"]).unwrap()).unwrap();
+        let (mut table, now) = (Table::new(rules, 8, false), Instant::from_nanos(1));
+        table.io_thread_falls_asleep(Instant::MAX);
+        assert!(table.begin_lead(0));
+        assert_eq!(table.leaves_sockets_until(now), Some(now + LOOKS_AFTER));
+        assert_eq!(table.leaves_sockets_until(now + LOOKS_AFTER), Some(Instant::MAX));
+        assert!(table.end_lead(Due::At(Instant::MAX)).wakes_gate);
+        assert_eq!(table.leaves_sockets_until(now + 2 * LOOKS_AFTER), None);
     }
 
     #[test]

@@ -48,6 +48,8 @@ pub(super) struct Sleeping {
     pub(super) gate_until: Instant,
     /// The I/O thread is up, or will be within [`LOOKS_AFTER`].
     pub(super) looks_soon: bool,
+    /// The I/O thread sleeps, and hears no socket.
+    pub(super) is_deaf: bool,
     /// A lock has begun to linger: the I/O thread must hear of other clients at once.
     pub(super) must_listen: bool,
     /// How often a caller led, and how often when the I/O thread last looked.
@@ -64,6 +66,7 @@ impl Sleeping {
             asleep: None,
             gate_until: Instant::MAX,
             looks_soon: true,
+            is_deaf: false,
             must_listen: false,
             leads: 0,
             leads_seen: 0,
