@@ -83,7 +83,7 @@ fn compare(
         let prefix = |agreement: &Agreement| prefix(agreement.prefix.as_deref());
         differ("prefix", false, prefix(theirs), prefix(own));
     } else {
-        let (of, on) = (|count: u32| count.to_string(), |on| if on { "on" } else { "off" });
+        let of = |count: u32| count.to_string();
         let (their_lists, own_lists) = (&theirs.lists, &own.lists);
         let in_both = |is_same: fn(&NodeList, &NodeList) -> bool| {
             their_lists.iter().any(|list| own_lists.iter().any(|own| is_same(list, own)))
@@ -101,7 +101,7 @@ fn compare(
             differ("quorum", false, quorum(their_lists), quorum(own_lists));
         }
         differ("max_ttl", is_guarded, exact(theirs.max_ttl), exact(own.max_ttl));
-        let guard = |is_on| on(is_on).to_owned();
+        let guard = |is_on| on_or_off(is_on).to_owned();
         let (restart, failover) = (theirs.restart_guard, theirs.failover_guard);
         differ("restart_guard", is_guarded, guard(restart), guard(own.restart_guard));
         differ("failover_guard", fails_over, guard(failover), guard(own.failover_guard));
@@ -233,14 +233,17 @@ fn silent(seen: &Clients) -> usize {
 /// The settings, for people.
 fn words(agreement: &Agreement) -> String {
     let Agreement { lists, max_ttl, restart_guard, failover_guard, .. } = agreement;
-    let [restart, failover] =
-        [restart_guard, failover_guard].map(|is_on| if *is_on { "on" } else { "off" });
+    let [restart, failover] = [restart_guard, failover_guard].map(|is_on| on_or_off(*is_on));
     let prefix = prefix(agreement.prefix.as_deref());
     let ttl = exact(*max_ttl);
     let lists = each(lists, |list| format!("{} nodes, quorum {}", list.nodes, list.quorum));
     format!(
         "{lists}, max_ttl {ttl}, restart guard {restart}, failover guard {failover}, prefix {prefix}"
     )
+}
+
+const fn on_or_off(is_on: bool) -> &'static str {
+    if is_on { "on" } else { "off" }
 }
 
 /// The settings, for JSON.

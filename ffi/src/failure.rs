@@ -48,12 +48,9 @@ impl Failure {
     /// What each node said, if nodes were asked.
     pub(crate) fn ballot(&self) -> Option<&Ballot> {
         match self {
-            Self::Lock(
-                LockError::Taken(ballot) | LockError::NoQuorum(ballot) | LockError::Expired(ballot),
-            )
-            | Self::Extend(ExtendError::Lost(ballot) | ExtendError::NoQuorum(ballot))
-            | Self::Connect(ConnectError::NoQuorum(ballot)) => Some(ballot),
-            Self::Lock(_) | Self::Extend(_) | Self::Connect(_) => None,
+            Self::Lock(error) => error.ballot(),
+            Self::Extend(error) => error.ballot(),
+            Self::Connect(error) => error.ballot(),
             Self::Unlock(_) | Self::Config(_) | Self::Argument(_) | Self::NotALease => None,
             Self::Unconfirmed | Self::Lost | Self::TimedOut | Self::Busy | Self::Panic => None,
         }

@@ -48,13 +48,15 @@ impl Failure {
 
     fn ballot(&self) -> Option<&Ballot> {
         match self {
-            Self::Lock(
-                LockError::Taken(ballot) | LockError::NoQuorum(ballot) | LockError::Expired(ballot),
-            )
-            | Self::Extend(ExtendError::Lost(ballot) | ExtendError::NoQuorum(ballot))
-            | Self::Connect(ConnectError::NoQuorum(ballot)) => Some(ballot),
-            Self::Lock(_) | Self::Extend(_) | Self::Connect(_) | Self::Unlock(_) => None,
-            Self::Argument(_) | Self::Unlocked | Self::Overran | Self::Closed | Self::Fork => None,
+            Self::Lock(error) => error.ballot(),
+            Self::Extend(error) => error.ballot(),
+            Self::Connect(error) => error.ballot(),
+            Self::Unlock(_)
+            | Self::Argument(_)
+            | Self::Unlocked
+            | Self::Overran
+            | Self::Closed
+            | Self::Fork => None,
         }
     }
 

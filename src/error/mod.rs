@@ -354,6 +354,32 @@ impl LockError {
     pub const fn is_transient(&self) -> bool {
         matches!(self, Self::Taken(_) | Self::NoQuorum(_) | Self::Expired(_) | Self::Full)
     }
+
+    /// The votes of the nodes, if nodes were asked.
+    #[must_use]
+    pub const fn ballot(&self) -> Option<&Ballot> {
+        if let Self::Taken(ballot) | Self::NoQuorum(ballot) | Self::Expired(ballot) = self {
+            Some(ballot)
+        } else {
+            None
+        }
+    }
+}
+
+impl ExtendError {
+    /// The votes of the nodes, if nodes were asked.
+    #[must_use]
+    pub const fn ballot(&self) -> Option<&Ballot> {
+        if let Self::Lost(ballot) | Self::NoQuorum(ballot) = self { Some(ballot) } else { None }
+    }
+}
+
+impl ConnectError {
+    /// The answers of the nodes, if they were asked.
+    #[must_use]
+    pub const fn ballot(&self) -> Option<&Ballot> {
+        if let Self::NoQuorum(ballot) = self { Some(ballot) } else { None }
+    }
 }
 
 impl From<io::ErrorKind> for LockError {

@@ -71,8 +71,7 @@ impl Engine {
         let Some(options) = self.options_left(index, call, now).map(LockOptions::once) else {
             return;
         };
-        let is_first = call.members.iter().all(Member::is_free);
-        let is_first = is_first && !call.has_repeated;
+        let is_first = !call.has_repeated && call.members.iter().all(Member::is_free);
         let most_by_set = if is_first && call.wanted == Wanted::One { 1 } else { most };
         let free = call.members.iter().filter(|member| member.is_free()).take(most);
         let keys: Vec<Key> = free.map(|member| member.key.clone()).collect();

@@ -241,10 +241,6 @@ fn commands(mut bytes: &[u8]) -> Vec<Vec<String>> {
 }
 
 fn vote_of(error: &LockError, index: usize) -> Vote {
-    let (LockError::Taken(ballot) | LockError::NoQuorum(ballot) | LockError::Expired(ballot)) =
-        error
-    else {
-        panic!("no ballot: {error}")
-    };
+    let Some(ballot) = error.ballot() else { panic!("no ballot: {error}") };
     ballot.votes().nth(index).unwrap().1
 }
