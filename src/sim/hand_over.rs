@@ -32,9 +32,8 @@ const OVERTAKEN_MAX: u64 = 2;
 /// poll of a call that no holder hears and that one node denied, and what follows.
 const FREE_AFTER_RACE_MAX: Global = 350 * MS;
 /// The same where a lock lingers. A waiter that no holder heard sees a holder, and announces itself
-/// again after the poll that sees the same holder. One of 20,000 seeds (16,840) has a waiter whose
-/// polls announce nothing for 1,067 ms, until the lock is let go of: a gap that is known and open.
-const LINGERS_AFTER_RACE_MAX: Global = 1_100 * MS;
+/// again after the poll that sees the same holder.
+const LINGERS_AFTER_RACE_MAX: Global = 600 * MS;
 
 /// A call that waits.
 #[derive(Clone, Copy, Debug)]

@@ -237,11 +237,14 @@ impl Waiter {
         let before = std::mem::replace(&mut self.holder.token, holder);
         self.holder.gone = 0;
         // Nodes with different leftover tokens look like a lock that keeps changing hands. The call
-        // believes that a few times only.
-        if holder != before && self.holder.changes < CHANGES_MAX {
-            self.holder.changes += 1;
-            self.asked = NodeMask::EMPTY;
-        }
+        // believes that a few times only, and then in a holder that stays.
+        let (is_same, changes) = (holder == before, self.holder.changes);
+        self.holder.changes = match (is_same, changes < CHANGES_MAX) {
+            (false, true) => changes + 1,
+            (true, false) => 0,
+            (true, true) | (false, false) => return,
+        };
+        self.asked = NodeMask::EMPTY;
     }
 
     /// The call has its turn. The count of its tries restarts on progress only: when the holder

@@ -70,3 +70,24 @@ fn a_call_whose_turns_come_before_the_holder_is_known_asks_for_the_holder() {
     world.answer(0, HolderAnswer::Holder(Some(token(OTHER))));
     assert_eq!(world.done(), ["timer"], "that client has given the lock away");
 }
+
+/// While the lock goes from one holder to the next, none of them hears of the call.
+#[test]
+fn a_call_that_no_holder_heard_tells_the_holder_that_two_polls_see() {
+    let mut world = World::new();
+    world.deny(0);
+    let holder = |number: u8| Some(token([number; 12]));
+    let mut number = 0;
+    while world.done() == ["timer", "introduce"] {
+        number += 1;
+        assert!(number < 20, "it is introduced to every holder");
+        world.answer(0, introduced(holder(number), false));
+    }
+    for expected in [vec!["timer"], vec!["timer", "introduce"]] {
+        world.now = world.due(0);
+        world.step(0, Input::Due);
+        assert_eq!(world.done(), ["timer", "poll"]);
+        world.answer(0, HolderAnswer::Holder(holder(0)));
+        assert_eq!(world.done(), expected);
+    }
+}
