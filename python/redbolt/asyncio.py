@@ -16,7 +16,7 @@ import asyncio
 import os
 from typing import TYPE_CHECKING, Any, Generator, Iterable
 
-from redbolt._errors import Closed, Lost
+from redbolt._errors import Closed, Expired, Lost
 from redbolt._redbolt import Driver
 from redbolt._redbolt import LoopLease as Lease
 
@@ -134,18 +134,23 @@ class Client:
 class Locking:
     """A call for a lock: await it for its lease, or enter it by `async with`."""
 
-    __slots__ = ("_asked", "_client", "_lease", "_waits")
+    __slots__ = ("_asked", "_client", "_lease", "_min_validity", "_waits")
 
     def __init__(self, client: Client, waits: bool, asked: Asked) -> None:
         self._client = client
         self._waits = waits
         self._asked = asked
+        self._min_validity = asked[-1]
 
     async def _take(self) -> Lease:
         driver = self._client._here()
         future = driver.lock(self._waits, *self._asked)
         try:
-            return await future
+            lease = await future
+            # The event loop may come back to this task long after the answers of the nodes.
+            if lease.remaining() <= self._min_validity:
+                raise Expired("the event loop was blocked while the lease went by: take the lock again")
+            return lease
         except BaseException:
             driver.give_up(future)
             raise

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::error::Cause;
+use crate::error::cause::Cause;
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
 
 /// One node's part in one attempt.

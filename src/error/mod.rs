@@ -358,8 +358,8 @@ impl LockError {
     /// The votes of the nodes, if nodes were asked.
     #[must_use]
     pub const fn ballot(&self) -> Option<&Ballot> {
-        if let Self::Taken(ballot) | Self::NoQuorum(ballot) | Self::Expired(ballot) = self {
-            Some(ballot)
+        if let Self::Taken(votes) | Self::NoQuorum(votes) | Self::Expired(votes) = self {
+            Some(votes)
         } else {
             None
         }
@@ -370,7 +370,7 @@ impl ExtendError {
     /// The votes of the nodes, if nodes were asked.
     #[must_use]
     pub const fn ballot(&self) -> Option<&Ballot> {
-        if let Self::Lost(ballot) | Self::NoQuorum(ballot) = self { Some(ballot) } else { None }
+        if let Self::Lost(votes) | Self::NoQuorum(votes) = self { Some(votes) } else { None }
     }
 }
 
@@ -378,7 +378,7 @@ impl ConnectError {
     /// The answers of the nodes, if they were asked.
     #[must_use]
     pub const fn ballot(&self) -> Option<&Ballot> {
-        if let Self::NoQuorum(ballot) = self { Some(ballot) } else { None }
+        if let Self::NoQuorum(votes) = self { Some(votes) } else { None }
     }
 }
 

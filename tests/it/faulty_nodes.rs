@@ -329,36 +329,38 @@ fn an_unlock_after_a_pause_does_not_mind_that_every_connection_was_killed() {
     assert_eq!(cluster.holders("held"), 0);
 }
 
-fn kill_connections_of(node: &RealServer, name: &str) {
+/// The connections to a node of the clients with this name.
+fn ids_of(node: &RealServer, name: &str) -> Vec<String> {
     let list = String::from_utf8(node.command(&["CLIENT", "LIST"])).expect("lines of text");
-    for line in list.lines().filter(|line| line.contains(&format!(":{name} "))) {
-        let id = line.split("id=").nth(1).and_then(|rest| rest.split(' ').next());
-        node.command(&["CLIENT", "KILL", "ID", id.expect("each client has an id")]);
+    let named = list.lines().filter(|line| line.contains(&format!(":{name} ")));
+    let ids = named.map(|line| line.split("id=").nth(1).and_then(|rest| rest.split(' ').next()));
+    ids.map(|id| id.expect("each client has an id").to_owned()).collect()
+}
+
+fn kill_connections_of(node: &RealServer, name: &str) {
+    for id in ids_of(node, name) {
+        node.command(&["CLIENT", "KILL", "ID", &id]);
     }
 }
 
 #[test]
-fn a_client_that_slept_while_its_servers_hung_up_gets_its_lock_at_the_first_call() {
+fn a_client_whose_servers_hung_up_while_it_was_idle_gets_its_lock_at_the_first_call() {
     let Some(cluster) = Cluster::mixed(3) else { return };
-    let node_timeout = ms(1_000);
     // A server never hangs up on connections that subscribe.
-    let config = || {
-        let config = cluster.config().client_name("sleeper").direct_wake(false);
-        config.node_timeout(node_timeout)
-    };
-    let mut clients: Vec<_> = (0..2).map(|_| Client::connect(config()).unwrap()).collect();
+    let config = || cluster.config().client_name("idle").direct_wake(false);
+    let clients: Vec<_> = (0..2).map(|_| cluster.whole(config())).collect();
+    let ids = || -> Vec<_> { cluster.nodes().map(|node| ids_of(node, "idle")).collect() };
+    let before = ids();
     for node in cluster.nodes() {
         node.command(&["CONFIG", "SET", "timeout", "1"]);
     }
-    assert!(eventually(PATIENCE, || {
-        cluster.nodes().all(|node| {
-            let list = String::from_utf8(node.command(&["CLIENT", "LIST"])).unwrap();
-            !list.contains(":sleeper:")
-        })
-    }));
-    // A client that was away for longer than that reads before it writes.
-    std::thread::sleep(node_timeout);
-    for client in &mut clients {
+    let is_new =
+        |(now, before): (&Vec<String>, &Vec<String>)| now.iter().all(|id| !before.contains(id));
+    assert!(eventually(PATIENCE, || ids().iter().zip(&before).all(is_new)), "{before:?}");
+    for node in cluster.nodes() {
+        node.command(&["CONFIG", "SET", "timeout", "0"]);
+    }
+    for client in &clients {
         cycle(client, "k");
     }
 }
