@@ -184,11 +184,12 @@ its lock was over can no longer write.
 
 Example:  redbolt lock sku:42 --ttl 30s --wait 5s
           redbolt lock sku:42 --ttl 30s --fence      prints the fence too
+          redbolt lock a b --ttl 30s                 both or none; prints a token for each
           redbolt lock licence --ttl 30s --slots 5   prints the key of one of five slots")]
 pub(crate) struct LockArgs {
-    /// Name of the lock, 1 to 4096 bytes
-    #[arg(value_parser = key_parser())]
-    pub(crate) key: Name,
+    /// Names of the locks, 1 to 4096 bytes each: all are taken or none
+    #[arg(value_name = "KEY", required = true, value_parser = key_parser())]
+    pub(crate) keys: Vec<Name>,
     /// Time after which the nodes drop the lock
     #[arg(long, value_name = "D", value_parser = ttl)]
     pub(crate) ttl: Duration,
@@ -453,9 +454,8 @@ for so long, and KILL after the grace; a line on stderr says so, and the exit co
 While it waits for a lock, a line on stderr says after some seconds who holds it, or which nodes are
 missing; another one follows where that changes.
 
-redbolt takes several locks one after the other, in the order of their bytes, whatever the order of
-the arguments. So commands that want the same locks cannot deadlock. --wait is the time for all of
-them together. They are released in reverse order.
+redbolt takes several locks at once, all or none, and holds them as one: if one is lost, CMD is ended.
+Commands that want the same locks in another order cannot deadlock.
 
 A fence is a number that grows with every holder of the lock. CMD gives $REDBOLT_FENCE to the resource
 with each write, and the resource refuses a lower one than it has seen: then no CMD of an earlier

@@ -30,7 +30,8 @@ pub(crate) fn run(global: &Global, args: &ElectArgs) -> Result<(), Failure> {
         session.is_telling = true;
         let term = campaign(&mut session, args, ttl)?;
         note(format_args!("leads {name} as {who}"));
-        let ended = work::under(&mut session, vec![term], &args.command, grace, None)?;
+        let ended =
+            work::under(&mut session, (&[&args.election.0], term), &args.command, grace, None)?;
         if !ended.is_lost_alone() {
             session.close();
             return ended.judge();
@@ -43,6 +44,6 @@ pub(crate) fn run(global: &Global, args: &ElectArgs) -> Result<(), Failure> {
 /// Waits until this candidate leads.
 fn campaign(session: &mut Session, args: &ElectArgs, ttl: Duration) -> Result<Lease, Failure> {
     let key = &args.election.0;
-    let _waiting = waiting(session, key, false, Some(FOREVER));
-    session.lock(key, options(ttl, args.fence).announced(), Some(FOREVER))
+    let _waiting = waiting(session, &[key], false, Some(FOREVER));
+    session.lock(&[key], options(ttl, args.fence).announced(), Some(FOREVER))
 }

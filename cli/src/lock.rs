@@ -10,6 +10,7 @@ use serde_json::json;
 use crate::args::{Global, LockArgs};
 use crate::exit::{Failure, TAKEN};
 use crate::holders;
+use crate::names::Name;
 use crate::output::{ms, say, short, shown};
 use crate::session::Session;
 use crate::signals::ENDING;
@@ -17,19 +18,19 @@ use crate::waiting::Waiting;
 
 pub(crate) fn run(global: &Global, args: &LockArgs) -> Result<(), Failure> {
     let mut session = Session::open(global, &ENDING)?;
-    let is_shared = args.slots.is_some();
-    let waiting = waiting(&session, &args.key.0, is_shared, args.wait);
-    let (key, began) = (&args.key.0, now());
+    let (keys, is_shared) = (names(&args.keys), args.slots.is_some());
+    let waiting = waiting(&session, &keys, is_shared, args.wait);
+    let began = now();
     let options = options(args.ttl, args.fence);
     let options = match args.slots {
         Some(slots) => options.slots(slots.into()),
         None => options,
     };
-    let result = session.lock(key, options, args.wait);
+    let result = session.lock(&keys, options, args.wait);
     drop(waiting);
     let waited = args.wait.map(|_| now() - began);
     let result = result.map_err(|failure| {
-        let failure = explain(&mut session, failure, (key, is_shared), waited);
+        let failure = explain(&mut session, failure, (&keys, is_shared), waited);
         if waited.is_some() { failure } else { failure.hint_wait() }
     });
     let result = result.and_then(|lease| {
@@ -43,34 +44,46 @@ pub(crate) fn run(global: &Global, args: &LockArgs) -> Result<(), Failure> {
     result
 }
 
+/// The names of the locks, each once and in the order of their bytes.
+pub(crate) fn names(keys: &[Name]) -> Vec<&[u8]> {
+    let mut keys: Vec<&[u8]> = keys.iter().map(|key| &*key.0).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    keys
+}
+
 /// The options with which a lock is taken.
 pub(crate) const fn options(ttl: Duration, is_fenced: bool) -> LockOptions {
     let options = LockOptions::new(ttl);
     if is_fenced { options.fenced() } else { options }
 }
 
-/// Prints key, token, validity and votes, and the fence of a lock that was taken with a fence.
+/// Prints key, token, validity and votes of each lock, and the fence of one that was taken with a
+/// fence.
 pub(crate) fn announce(session: &Session, lease: &Lease, json: bool) -> Result<(), Failure> {
     let nodes = session.driver.nodes();
     let nodes = nodes.iter().filter(|node| node.state != NodeState::Unlisted).count();
-    let (key, validity) = (shown(lease.key()), lease.remaining());
-    let (token, votes) = (shown(lease.token().as_bytes()), lease.votes().count());
-    if json {
-        say(json!({
-            "key": key,
-            "token": token,
-            "validity_ms": ms(validity),
-            "votes": votes,
-            "nodes": nodes,
-            "fence": lease.fence(),
-            "slot": lease.slot(),
-        }))?;
-    } else {
+    let (validity, votes) = (lease.remaining(), lease.votes().count());
+    for key in lease.keys() {
+        let token = lease.token_of(key).map(|token| shown(token.as_bytes())).unwrap_or_default();
+        let (key, fence) = (shown(key), lease.fence_of(key));
+        if json {
+            say(json!({
+                "key": key,
+                "token": token,
+                "validity_ms": ms(validity),
+                "votes": votes,
+                "nodes": nodes,
+                "fence": fence,
+                "slot": lease.slot(),
+            }))?;
+            continue;
+        }
         say(format_args!(
             "key       {key}\ntoken     {token}\nvalidity  {}\nvotes     {votes} of {nodes}",
             short(validity)
         ))?;
-        if let Some(fence) = lease.fence() {
+        if let Some(fence) = fence {
             say(format_args!("fence     {fence}"))?;
         }
         if let Some(slot) = lease.slot() {
@@ -83,18 +96,19 @@ pub(crate) fn announce(session: &Session, lease: &Lease, json: bool) -> Result<(
 /// Tells why the command waits for a lock, while it waits.
 pub(crate) fn waiting(
     session: &Session,
-    key: &[u8],
+    keys: &[&[u8]],
     is_shared: bool,
     wait: Option<Duration>,
 ) -> Option<Waiting> {
-    wait.map(|wait| Waiting::start(&session.config, key, is_shared, wait))
+    wait.map(|wait| Waiting::start(&session.config, keys, is_shared, wait))
 }
 
-/// Names the holder of a lock that is taken, as far as one round trip tells, and the time waited.
+/// Names the holder of a lock that is taken, as far as one round trip per key tells, and the time
+/// waited.
 pub(crate) fn explain(
     session: &mut Session,
     failure: Failure,
-    (key, is_shared): (&[u8], bool),
+    (keys, is_shared): (&[&[u8]], bool),
     waited: Option<Duration>,
 ) -> Failure {
     if failure.code != TAKEN {
@@ -104,22 +118,29 @@ pub(crate) fn explain(
         Some(waited) => failure.hint(&format!("waited {}", short(waited))),
         None => failure,
     };
+    let names = || keys.iter().map(|key| shown(key)).collect::<Vec<_>>().join(" ");
     if is_shared {
         let message = "the lock is taken: others hold the slots that it needs".to_owned();
-        let hint = format!("redbolt ls '{}:slot*' shows the holders", shown(key));
+        let hint = format!("redbolt ls '{}:slot*' shows the holders", names());
         return told(Failure { message, ..failure }).hint(&hint);
     }
-    let seen = session.look_at(key);
-    let holder = seen.as_ref().and_then(|seen| Some((seen.holder.as_ref()?, seen.nodes.len())));
-    let by = holder.map(|(holder, count)| {
-        let (votes, by) = (holder.by.votes, holders::words(holder));
-        format!("held on {votes} of {count} nodes by {by}{}", holders::for_now(holder))
-    });
-    let by = by.unwrap_or_else(|| "another holds it or asks for it".to_owned());
-    let failure = Failure { message: format!("the lock is taken: {by}"), ..failure };
-    let failure = told(failure);
-    if holder.is_some_and(|(holder, _)| holder.name().is_some()) {
-        return failure;
+    for key in keys {
+        let Some(seen) = session.look_at(key) else { continue };
+        let Some(holder) = &seen.holder else { continue };
+        let (votes, by, count) = (holder.by.votes, holders::words(holder), seen.nodes.len());
+        let by = format!("held on {votes} of {count} nodes by {by}{}", holders::for_now(holder));
+        let failure = Failure { message: format!("the lock is taken: {by}"), ..failure };
+        let failure = told(if keys.len() > 1 { failure.of(key) } else { failure });
+        if holder.name().is_some() {
+            return failure;
+        }
+        return failure.hint(&status(&shown(key)));
     }
-    failure.hint(&format!("redbolt status {} shows the holder and the time left", shown(key)))
+    let what = if keys.len() > 1 { "one of the locks" } else { "the lock" };
+    let message = format!("{what} is taken: another holds it or asks for it");
+    told(Failure { message, ..failure }).hint(&status(&names()))
+}
+
+fn status(keys: &str) -> String {
+    format!("redbolt status {keys} shows the holder and the time left")
 }

@@ -1,20 +1,13 @@
 //! `redbolt run`: holds locks while a command runs.
-//!
-//! # Invariants
-//!
-//! - Several locks are taken in the order of their bytes. A waiter for one holds only smaller ones,
-//!   so waiters cannot deadlock.
-//! - The driver keeps the locks alive, even while `run` waits for the next one.
 
 use std::time::Duration;
 
 use redbolt::{Lease, LockOptions, now};
 
 use crate::args::{Global, RunArgs, ShareArgs};
-use crate::exit::{Failure, LOST, TAKEN};
-use crate::lock::{explain, options, waiting};
-use crate::output::shown;
-use crate::session::{CONNECT_LIMIT, Session};
+use crate::exit::{Failure, TAKEN};
+use crate::lock::{explain, names, options, waiting};
+use crate::session::Session;
 use crate::{settings, work};
 
 /// The TTL where none is given.
@@ -26,73 +19,49 @@ pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<(), Failure> {
     if args.fence && args.share.write {
         return Err(Failure::usage("--fence takes one lock: each slot of --write has its own"));
     }
-    if args.fence && keys(args).len() > 1 {
+    let keys = names(&args.keys);
+    if args.fence && keys.len() > 1 {
         return Err(Failure::usage("--fence takes one KEY: fences compare within one lock only"));
+    }
+    if args.share.is_of_slots() && keys.len() > 1 {
+        return Err(Failure::usage("--slots, --read and --write take one KEY"));
     }
     let name = args.name.clone().unwrap_or_else(|| work::name_of("run", &args.command));
     let mut session = work::session(global, "run", |config| config.client_name(name))?;
     // The error of a single attempt already tells everything.
     session.is_telling = args.wait.is_some();
     let is_quiet = args.conflict_exit_code == Some(0) && !global.json;
-    let leases = take_all(&mut session, args, ttl, is_quiet);
-    let leases = leases.map_err(|failure| conflict(failure, args, is_quiet))?;
-    let ended = work::under(&mut session, leases, &args.command, grace, args.max_hold);
+    let lease = take(&mut session, &keys, args, ttl, is_quiet);
+    let lease = lease.map_err(|failure| conflict(failure, args, is_quiet))?;
+    let ended = work::under(&mut session, (&keys, lease), &args.command, grace, args.max_hold);
     session.close();
     ended?.judge()
 }
 
-/// The names of the locks, each once and in the order of their bytes.
-fn keys(args: &RunArgs) -> Vec<&[u8]> {
-    let mut keys: Vec<&[u8]> = args.keys.iter().map(|key| &*key.0).collect();
-    keys.sort_unstable();
-    keys.dedup();
-    keys
-}
-
-/// Takes the locks, in the order of their bytes. If one cannot be taken, the others are dropped and
-/// so released.
-fn take_all(
+/// Takes the locks, all or none.
+fn take(
     session: &mut Session,
+    keys: &[&[u8]],
     args: &RunArgs,
     ttl: Duration,
     is_quiet: bool,
-) -> Result<Vec<Lease>, Failure> {
-    let keys = keys(args);
-    session.wait_settled(CONNECT_LIMIT)?;
-    let end = args.wait.map(|wait| now() + wait);
-    let mut leases: Vec<Lease> = Vec::with_capacity(keys.len());
-    for key in keys {
-        let began = now();
-        let left = end.map(|end| began.until(end));
-        let acquire = args.share.of(options(ttl, args.fence).announced());
-        let is_shared = args.share.is_of_slots();
-        let waiting = waiting(session, key, is_shared, left);
-        let taken = session.lock(key, acquire, left);
-        drop(waiting);
-        if let Some(lost) = leases.iter().find(|lease| !lease.is_valid()) {
-            return Err(Failure::new(
-                LOST,
-                "lost",
-                format!(
-                    "{} was lost while {} was waited for: the command was not started",
-                    shown(lost.key()),
-                    shown(key)
-                ),
-            ));
+) -> Result<Lease, Failure> {
+    let is_shared = args.share.is_of_slots();
+    let waiting = waiting(session, keys, is_shared, args.wait);
+    let began = now();
+    let acquire = args.share.of(options(ttl, args.fence).announced());
+    let taken = session.lock(keys, acquire, args.wait);
+    drop(waiting);
+    taken.map_err(|failure| {
+        if is_quiet {
+            return failure;
         }
-        leases.push(taken.map_err(|failure| {
-            if is_quiet {
-                return failure;
-            }
-            let waited = args.wait.map(|_| now() - began);
-            let failure = explain(session, failure, (key, is_shared), waited);
-            let failure = if args.keys.len() > 1 { failure.of(key) } else { failure };
-            // With --no-wait the user already knows that the command does not wait.
-            let is_told = args.no_wait || args.wait.is_some();
-            if is_told { failure } else { failure.hint_wait() }
-        })?);
-    }
-    Ok(leases)
+        let waited = args.wait.map(|_| now() - began);
+        let failure = explain(session, failure, (keys, is_shared), waited);
+        // With --no-wait the user already knows that the command does not wait.
+        let is_told = args.no_wait || args.wait.is_some();
+        if is_told { failure } else { failure.hint_wait() }
+    })
 }
 
 impl ShareArgs {

@@ -20,7 +20,7 @@ use redbolt::{Cause, Config, Lease, LockError, LockOptions, Retry, now};
 
 use crate::alarm::Alarm;
 use crate::args::Global;
-use crate::exit::{Failure, LOST, SYSTEM};
+use crate::exit::{Failure, SYSTEM};
 use crate::inspect::SeenLock;
 use crate::output::tell;
 use crate::reload::Reload;
@@ -157,8 +157,8 @@ impl Session {
         }
     }
 
-    /// Waits for the result of `op`. A signal, or the loss of a lock that is kept alive, cancels
-    /// the operation and deletes the keys that it has written.
+    /// Waits for the result of `op`. A signal cancels the operation and deletes the keys that it has
+    /// written.
     pub(crate) fn finish(&mut self, op: OpId) -> Result<Outcome, Failure> {
         self.driver.flush();
         loop {
@@ -166,10 +166,6 @@ impl Session {
                 if done.id == op {
                     self.driver.flush();
                     return Ok(done.result);
-                }
-                if matches!(done.result, Outcome::Lost(_)) {
-                    self.driver.cancel(op);
-                    return Err(Failure::new(LOST, "lost", "a lock was lost meanwhile"));
                 }
             }
             if let Err(failure) = self.end_at_signal() {
@@ -180,17 +176,17 @@ impl Session {
         }
     }
 
-    /// Takes the lock as `acquire` says: one attempt, or as many as fit into `wait`, which begins
-    /// after the nodes' time to connect.
+    /// Takes the locks of all keys as `acquire` says: one attempt, or as many as fit into `wait`,
+    /// which begins after the nodes' time to connect.
     pub(crate) fn lock(
         &mut self,
-        key: &[u8],
+        keys: &[&[u8]],
         acquire: LockOptions,
         wait: Option<Duration>,
     ) -> Result<Lease, Failure> {
         // Refuses a wrong TTL before any wait; nothing is written yet.
         if self.voters() == 0 {
-            let probe = self.driver.try_lock(key, acquire.clone());
+            let probe = self.begin(keys, acquire.clone(), false);
             self.driver.cancel(probe?);
         }
         // An untaken result would keep the loop from sleeping.
@@ -199,18 +195,30 @@ impl Session {
         let op = match wait.filter(|wait| !wait.is_zero()) {
             Some(wait) => {
                 let retry = Retry::every(RETRY_DELAY, RETRY_DELAY);
-                self.driver.lock(key, acquire.retry(retry).timeout(wait))?
+                self.begin(keys, acquire.retry(retry).timeout(wait), true)?
             }
             // The session has waited for connections: the attempt need not wait again.
-            None if !self.driver.is_ready() => {
-                self.driver.try_lock(key, acquire.timeout(MOMENT))?
-            }
-            None => self.driver.try_lock(key, acquire)?,
+            None if !self.driver.is_ready() => self.begin(keys, acquire.timeout(MOMENT), false)?,
+            None => self.begin(keys, acquire, false)?,
         };
         let Outcome::Lock(result) = self.finish(op)? else {
             return Err(LockError::Cancelled.into());
         };
         Ok(result?)
+    }
+
+    fn begin(
+        &mut self,
+        keys: &[&[u8]],
+        acquire: LockOptions,
+        is_patient: bool,
+    ) -> Result<OpId, LockError> {
+        match (keys, is_patient) {
+            ([key], true) => self.driver.lock(key, acquire),
+            ([key], false) => self.driver.try_lock(key, acquire),
+            (keys, true) => self.driver.lock_all(keys, acquire),
+            (keys, false) => self.driver.try_lock_all(keys, acquire),
+        }
     }
 
     /// The holder of the lock `key`, as far as one round trip says.

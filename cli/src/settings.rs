@@ -86,6 +86,11 @@ pub(crate) fn config_of(global: &Global, nodes: &str) -> Result<Config, Failure>
 fn list(nodes: &str) -> Result<impl Iterator<Item = &str>, Failure> {
     let nodes = nodes.trim();
     let list = nodes.split(',').filter(|_| !nodes.is_empty());
+    if list.clone().any(|node| node.trim().is_empty()) {
+        return Err(Failure::usage(
+            "an address is empty: addresses are separated by commas alone, without spaces",
+        ));
+    }
     if list.clone().any(|node| node.trim().contains([' ', ';']) && !node.contains("unix://")) {
         return Err(Failure::usage(
             "addresses are separated by commas: redis://HOST:PORT,redis://HOST:PORT",

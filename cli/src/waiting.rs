@@ -34,15 +34,17 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    pub(crate) fn start(config: &Config, key: &[u8], is_shared: bool, wait: Duration) -> Self {
-        let mut text = format!("waiting for {}", shown(key));
+    pub(crate) fn start(config: &Config, keys: &[&[u8]], is_shared: bool, wait: Duration) -> Self {
+        let names: Vec<_> = keys.iter().map(|key| shown(key)).collect();
+        let mut text = format!("waiting for {}", names.join(", "));
         if wait != FOREVER {
             text.push_str(&format!(", at most {}", short(wait)));
         }
         let (end, ended) = channel();
         let teller = Teller {
             config: config.clone(),
-            key: key.to_owned(),
+            keys: keys.iter().map(|&key| key.to_owned()).collect(),
+            names: names.join(", "),
             is_shared,
             ended,
             said: Why::Unclear,
@@ -58,7 +60,7 @@ impl Waiting {
 enum Why {
     /// Only this many nodes can vote.
     NoQuorum(usize),
-    /// The holder of the lock.
+    /// A lock and its holder.
     Held(String),
     /// The nodes do not let this user see the holder.
     HeldByAnother,
@@ -70,7 +72,9 @@ enum Why {
 
 struct Teller {
     config: Config,
-    key: Vec<u8>,
+    /// In the order of their bytes, in which they are waited for.
+    keys: Vec<Vec<u8>>,
+    names: String,
     /// The lock has slots, so it may have many holders.
     is_shared: bool,
     /// The command drops its sender when the wait is over.
@@ -116,21 +120,26 @@ impl Teller {
         if self.is_shared {
             return Some(Why::NoSlot);
         }
-        let SeenLock { holder, nodes, .. } = inspect::holder(client, &self.key).ok()?;
-        let is_denied = |node: &NodeKey| node.state == KeyState::Error(Cause::NoPermission);
-        Some(match holder {
-            Some(holder) => {
-                let why = holders::why_unknown(&holder).map(|why| format!(": {why}"));
+        let mut why = Why::Unclear;
+        // From the last on: this call may itself hold those before the one that it waits for.
+        for key in self.keys.iter().rev() {
+            let SeenLock { holder, nodes, .. } = inspect::holder(client, key).ok()?;
+            if let Some(holder) = holder {
+                let unknown = holders::why_unknown(&holder).map(|why| format!(": {why}"));
                 let words = holders::words(&holder) + &holders::since(&holder);
-                Why::Held(words + &why.unwrap_or_default())
+                let unknown = unknown.unwrap_or_default();
+                return Some(Why::Held(format!("{}, held by {words}{unknown}", shown(key))));
             }
-            None if nodes.iter().any(is_denied) => Why::HeldByAnother,
-            None => Why::Unclear,
-        })
+            let is_denied = |node: &NodeKey| node.state == KeyState::Error(Cause::NoPermission);
+            if nodes.iter().any(is_denied) {
+                why = Why::HeldByAnother;
+            }
+        }
+        Some(why)
     }
 
     fn sentence(&self, client: &Client, why: &Why) -> String {
-        let key = shown(&self.key);
+        let key = &self.names;
         match why {
             Why::NoQuorum(voters) => {
                 let (nodes, quorum) = (client.nodes().wait(), client.quorum());
@@ -142,7 +151,7 @@ impl Teller {
                     causes.unwrap_or_default()
                 )
             }
-            Why::Held(holder) => format!("waits for {key}, held by {holder}"),
+            Why::Held(held) => format!("waits for {held}"),
             Why::NoSlot => {
                 format!("waits for {key}: redbolt ls '{key}:slot*' shows the holders of its slots")
             }

@@ -3,7 +3,7 @@
 //!
 //! # Invariants
 //!
-//! - When less than the grace is left of any lock, or a lock is known to be lost, the group gets
+//! - When less than the grace is left of the locks, or they are known to be lost, the group gets
 //!   TERM, and KILL after the grace. KILL comes at the latest when a quarter of the grace is left
 //!   before the last known deadline, whatever the nodes do.
 //! - After each wait this process reads the clock first: if it could not run for too long, there is
@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use redbolt::Instant;
 use redbolt::driver::Outcome;
-use redbolt::engine::{LostCause, OpId};
+use redbolt::engine::LostCause;
 use redbolt::inspect::{NodeHealth, NodeState};
 use redbolt::{Config, Lease, UnlockError, Unlocked, now};
 
@@ -122,34 +122,40 @@ pub(crate) struct Ended {
     code: u8,
     /// This process told it to end, or killed it, because a lock ended.
     was_ended: bool,
+    /// The names of the locks.
+    names: String,
     /// Why a lock was lost, if one was.
     lost: Option<LostCause>,
     /// For how long it may hold its locks, if it was told to end because of that.
     held_for: Option<Duration>,
     /// The last signal passed on to it that ends processes.
     signal: Option<Signal>,
-    released: Vec<Released>,
+    /// Whether the locks were held until it had ended.
+    is_held: bool,
 }
 
-/// Runs the command while the locks are held, for `max_hold` at most, and releases them.
+/// Runs the command while the locks of these names are held, for `max_hold` at most, and releases
+/// them.
 pub(crate) fn under(
     session: &mut Session,
-    leases: Vec<Lease>,
+    (names, lease): (&[&[u8]], Lease),
     args: &CommandArgs,
     grace: Duration,
     max_hold: Option<Duration>,
 ) -> Result<Ended, Failure> {
     let hold = Hold { max: max_hold, ends: max_hold.map(|hold| now() + hold), is_over: false };
     session.is_telling = true;
-    let limit = Limit::new(deadline(&leases), grace);
+    let limit = Limit::new(lease.deadline(), grace);
     let privileges = if args.allow_new_privileges { Privileges::Any } else { Privileges::Own };
     let group =
-        Group::start(&command(args), &environment(&leases), privileges, limit.watchdog_at());
+        Group::start(&command(args), &environment(names, &lease), privileges, limit.watchdog_at());
     let group = group.map_err(|error| {
         Failure::new(SYSTEM, "system", format!("cannot start a process: {error}"))
     })?;
+    let names = names.iter().map(|name| shown(name)).collect::<Vec<_>>().join(", ");
+    let held = Some(lease);
     let mut watch =
-        Watch { session, group, leases, limit, hold, lost: None, signal: None, say_at: None };
+        Watch { session, group, names, held, limit, hold, lost: None, signal: None, say_at: None };
     let result = watch.until_ended();
     // Whatever went wrong, no part of the command may go on without the locks.
     if watch.limit.is_told || !matches!(result, Ok(End::ByItself)) {
@@ -165,14 +171,14 @@ pub(crate) fn under(
     let was_killed = result? == End::Killed && code == KILLED;
     let was_ended = was_killed || watch.limit.is_told;
     let held_for = watch.hold.over();
-    let Watch { lost, signal, .. } = watch;
-    Ok(Ended { code, was_ended, lost, held_for, signal, released: released? })
+    let Watch { names, lost, signal, .. } = watch;
+    Ok(Ended { code, was_ended, names, lost, held_for, signal, is_held: released? })
 }
 
 /// The variables about its lock for the command. With several locks it finds none of them, nor
 /// those that this process itself may have found.
-fn environment(leases: &[Lease]) -> [(&'static str, Option<OsString>); 4] {
-    let only = if let [lease] = leases { Some(lease) } else { None };
+fn environment(names: &[&[u8]], lease: &Lease) -> [(&'static str, Option<OsString>); 4] {
+    let only = (names.len() == 1).then_some(lease);
     let single = only.filter(|lease| lease.keys().count() == 1);
     let bytes = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
     let fence = only.and_then(Lease::fence);
@@ -184,16 +190,14 @@ fn environment(leases: &[Lease]) -> [(&'static str, Option<OsString>); 4] {
     ]
 }
 
-/// The earliest deadline of the locks.
-fn deadline(leases: &[Lease]) -> Instant {
-    leases.iter().map(Lease::deadline).min().unwrap_or_else(now)
-}
-
 /// The locks and the command, and until when it may run.
 struct Watch<'session> {
     session: &'session mut Session,
     group: Group,
-    leases: Vec<Lease>,
+    /// The names of the locks.
+    names: String,
+    /// `None` once the locks are given back.
+    held: Option<Lease>,
     limit: Limit,
     lost: Option<LostCause>,
     hold: Hold,
@@ -270,13 +274,6 @@ impl Hold {
     }
 }
 
-/// How the release of one lock ended.
-struct Released {
-    key: String,
-    is_in_time: bool,
-    unlocked: Result<Unlocked, UnlockError>,
-}
-
 impl Watch<'_> {
     /// Drives the locks until the command has ended.
     fn until_ended(&mut self) -> Result<End, Failure> {
@@ -305,7 +302,9 @@ impl Watch<'_> {
             if let Some(failure) = self.session.stale.take() {
                 self.tell(&format!("{}: ending the command", failure.message));
             }
-            self.limit.follow(deadline(&self.leases));
+            if let Some(lease) = &self.held {
+                self.limit.follow(lease.deadline());
+            }
             if self.limit.tell_at() <= now() {
                 self.tell("the lock could not be extended and ends: ending the command");
             }
@@ -328,7 +327,7 @@ impl Watch<'_> {
     fn forgotten(&self) -> String {
         let mut nodes = self.session.driver.nodes();
         nodes.retain(|node| node.state != NodeState::Unlisted);
-        let votes = self.leases.iter().map(|lease| lease.votes().count()).min().unwrap_or(0);
+        let votes = self.held.as_ref().map_or(0, |lease| lease.votes().count());
         let is_forgetful = |node: &&NodeHealth| matches!(node.state, NodeState::Quarantined(_));
         let names: Vec<&str> = nodes.iter().filter(is_forgetful).map(|node| &*node.name).collect();
         let (count, names) = (nodes.len(), names.join(", "));
@@ -386,57 +385,50 @@ impl Watch<'_> {
     /// Leaves the locks to end by themselves, because the command goes on.
     fn abandon(&mut self, survivors: &[Survivor]) -> Failure {
         self.group.take_terminal();
-        let mut keys: Vec<String> = Vec::with_capacity(self.leases.len());
-        for lease in self.leases.drain(..) {
-            keys.push(shown(lease.key()));
-            // Its drop would release the lock.
-            std::mem::forget(lease);
-        }
-        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-        let why = self
-            .hold
-            .over()
-            .map_or_else(|| were_lost(&keys, self.lost), |held_for| held_too_long(&keys, held_for));
+        // Its drop would release the locks.
+        std::mem::forget(self.held.take());
+        let why = self.hold.over().map_or_else(
+            || were_lost(&self.names, self.lost),
+            |held_for| held_too_long(&self.names, held_for),
+        );
         let message = format!("{why}, but {}", still_run(survivors));
         Failure::new(NOT_KILLED, "not_killed", message).hint("end it yourself")
     }
 
-    /// Releases the locks, the last first; no signal interrupts that.
-    fn release(&mut self) -> Result<Vec<Released>, Failure> {
-        let mut open: Vec<(OpId, Released)> = Vec::with_capacity(self.leases.len());
-        while let Some(lease) = self.leases.pop() {
-            let key = shown(lease.key());
-            let is_in_time = lease.is_valid();
-            let op = self.session.driver.unlock(lease)?;
-            open.push((op, Released { key, is_in_time, unlocked: Ok(Unlocked::Unknown) }));
-        }
+    /// Releases the locks; no signal interrupts that. Whether they were held until then.
+    fn release(&mut self) -> Result<bool, Failure> {
+        let Some(lease) = self.held.take() else { return Ok(false) };
+        let is_in_time = lease.is_valid();
+        let op = self.session.driver.unlock(lease)?;
         self.session.driver.flush();
-        let mut left = open.len();
-        while left > 0 {
+        loop {
             while let Some(done) = self.session.driver.completion() {
-                if let Some((_, released)) = open.iter_mut().find(|(op, _)| *op == done.id) {
-                    let Outcome::Unlock(unlocked) = done.result else { return Err(odd_outcome()) };
-                    released.unlocked = unlocked;
-                    left -= 1;
+                if done.id != op {
+                    continue;
                 }
+                let Outcome::Unlock(unlocked) = done.result else { return Err(odd_outcome()) };
+                if unlocked == Ok(Unlocked::Unknown) {
+                    note(format_args!(
+                        "too few nodes confirmed the release of {}: it may last for its TTL",
+                        self.names
+                    ));
+                }
+                return Ok(is_in_time && unlocked != Err(UnlockError::NotHeld));
             }
-            if left > 0 {
-                self.session.pass(None)?;
-            }
+            self.session.pass(None)?;
         }
-        Ok(open.into_iter().map(|(_, released)| released).collect())
     }
 }
 
-/// `a, b were taken away`.
-fn were_lost(keys: &[&str], cause: Option<LostCause>) -> String {
-    let verb = if keys.len() == 1 { "was" } else { "were" };
+/// `one of a, b was taken away`.
+fn were_lost(names: &str, cause: Option<LostCause>) -> String {
+    let one = if names.contains(", ") { "one of " } else { "" };
     let how = if cause == Some(LostCause::Gone) { "taken away" } else { "lost" };
-    format!("{} {verb} {how}", keys.join(", "))
+    format!("{one}{names} was {how}")
 }
 
-fn held_too_long(keys: &[&str], held_for: Duration) -> String {
-    format!("{}: --max-hold {} is over", keys.join(", "), short(held_for))
+fn held_too_long(names: &str, held_for: Duration) -> String {
+    format!("{names}: --max-hold {} is over", short(held_for))
 }
 
 /// `processes 7 (sh), 8 (tee) cannot be killed (permission denied): ..`
@@ -470,42 +462,21 @@ impl Ended {
 
     /// The result of this process.
     pub(crate) fn judge(&self) -> Result<(), Failure> {
-        let is_lost =
-            |lock: &&Released| !lock.is_in_time || lock.unlocked == Err(UnlockError::NotHeld);
-        let were = |locks: &[&str]| were_lost(locks, self.lost);
-        // In the order in which the locks were taken.
-        let lost: Vec<&str> =
-            self.released.iter().rev().filter(is_lost).map(|lock| &*lock.key).collect();
+        if let Some(held_for) = self.held_for.filter(|_| self.was_ended) {
+            let message = held_too_long(&self.names, held_for) + ", so the command was ended";
+            return Err(Failure::new(LOST, "lost", message));
+        }
+        let lost = were_lost(&self.names, self.lost);
+        // A lock that ran short may still have been held when the command had ended.
         if self.was_ended {
-            let all = || self.released.iter().rev().map(|lock| &*lock.key).collect::<Vec<_>>();
-            if let Some(held_for) = self.held_for {
-                let message = held_too_long(&all(), held_for) + ", so the command was ended";
-                return Err(Failure::new(LOST, "lost", message));
-            }
-            // A lock that ran short may still have been held when the command had ended.
-            let what = were(&if lost.is_empty() { all() } else { lost });
-            return Err(Failure::new(
-                LOST,
-                "lost",
-                format!("{what} while the command ran, so the command was ended"),
-            ));
+            let message = format!("{lost} while the command ran, so the command was ended");
+            return Err(Failure::new(LOST, "lost", message));
         }
-        if !lost.is_empty() {
-            let what = were(&lost);
-            return Err(Failure::new(
-                LOST,
-                "lost",
-                format!(
-                    "{what} before the command ended (with exit code {}): check its work",
-                    self.code
-                ),
-            ));
-        }
-        for lock in self.released.iter().filter(|lock| lock.unlocked == Ok(Unlocked::Unknown)) {
-            let key = &lock.key;
-            note(format_args!(
-                "too few nodes confirmed the release of {key}: it may last for its TTL"
-            ));
+        if !self.is_held {
+            let code = self.code;
+            let message =
+                format!("{lost} before the command ended (with exit code {code}): check its work");
+            return Err(Failure::new(LOST, "lost", message));
         }
         if self.code == 0 { Ok(()) } else { Err(Failure::code(self.code)) }
     }

@@ -6,7 +6,6 @@ use std::time::Duration;
 use redbolt_embedded::Nodes;
 
 use super::cli::{Running, command_on, end, on, take};
-use redbolt_rig::{PATIENCE, eventually};
 
 fn three() -> Nodes {
     Nodes::start(3).expect("nodes start")
@@ -38,7 +37,7 @@ fn all_locks_are_held_while_the_command_runs_and_none_after() {
 }
 
 #[test]
-fn the_loss_of_one_of_several_ends_the_command_and_names_it() {
+fn the_loss_of_one_of_several_ends_the_command_and_frees_the_others() {
     let nodes = three();
     let args = [&["run", "b", "a", "--ttl", "2s"], &STAY[..]].concat();
     let mut running = Running::start(&nodes.urls(), &args);
@@ -47,7 +46,8 @@ fn the_loss_of_one_of_several_ends_the_command_and_names_it() {
     on(&nodes, &["unlock", "b", status["nodes"][0]["token"].as_str().unwrap()]).expect(0);
     let ended = running.end();
     assert_eq!(ended.code, Some(70), "{ended:?}");
-    assert!(ended.err.contains("redbolt: b was taken away while the command ran"), "{ended:?}");
+    let why = "redbolt: one of a, b was taken away while the command ran";
+    assert!(ended.err.contains(why), "{ended:?}");
     assert_eq!(verdict(&nodes, "a"), "free");
 }
 
@@ -84,20 +84,44 @@ fn commands_that_want_the_same_locks_in_another_order_do_not_block_each_other() 
 }
 
 #[test]
-fn a_lock_that_is_lost_while_another_is_waited_for_starts_nothing() {
+fn the_holder_of_several_locks_is_named_beside_each_and_a_waiter_for_them_is_told() {
     let nodes = three();
-    take(&nodes, "b");
-    let args = ["run", "a", "b", "--ttl", "2s", "--wait", "60s", "--", "echo", "ran"];
-    let running = Running::start(&nodes.urls(), &args);
-    assert!(eventually(PATIENCE, || verdict(&nodes, "a") == "held"));
-    let status = on(&nodes, &["status", "a", "--json"]).expect(0).json();
-    let token = status["nodes"][0]["token"].as_str().unwrap().to_owned();
-    on(&nodes, &["unlock", "a", &token]).expect(0);
-    let ended = running.end();
-    assert_eq!((ended.code, ended.out.as_str()), (Some(70), ""), "{ended:?}");
-    assert!(ended.err.contains("a was lost while b was waited for"), "{ended:?}");
-    // At once, and not when the wait or the other's lock is over.
-    assert!(ended.took < Duration::from_secs(20), "{ended:?}");
+    let args = [&["run", "b", "c", "--name", "reconciler"], &STAY[..]].concat();
+    let mut running = Running::start(&nodes.urls(), &args);
+    assert_eq!(running.line(), "up");
+    for key in ["b", "c"] {
+        let status = on(&nodes, &["status", key]).expect(0);
+        assert!(status.out.contains("reconciler"), "{status:?}");
+    }
+    let ended = on(&nodes, &["run", "a", "c", "d", "--wait", "3s", "--", "true"]);
+    assert_eq!(ended.code, Some(75), "{ended:?}");
+    assert!(ended.err.contains("waits for c, held by reconciler"), "{ended:?}");
+    assert!(
+        ended.err.contains("c: the lock is taken: held on 3 of 3 nodes by reconciler"),
+        "{ended:?}"
+    );
+    running.signal("TERM");
+    running.end().expect(128 + 15);
+}
+
+#[test]
+fn lock_takes_several_or_none_and_prints_a_token_for_each() {
+    let nodes = three();
+    let taken = on(&nodes, &["lock", "b", "a", "--ttl", "20s", "--fence", "--json"]).expect(0);
+    let locks: Vec<serde_json::Value> =
+        taken.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let named: Vec<_> = locks.iter().map(|lock| lock["key"].as_str().unwrap()).collect();
+    assert_eq!(named, ["a", "b"]);
+    assert!(locks.iter().all(|lock| lock["votes"] == 3 && lock["fence"].is_u64()), "{taken:?}");
+    let ended = on(&nodes, &["lock", "b", "c", "--ttl", "20s"]).expect(75);
+    assert!(ended.err.contains("b: the lock is taken"), "{ended:?}");
+    assert_eq!(verdict(&nodes, "c"), "free");
+    for lock in locks {
+        let [key, token] = ["key", "token"].map(|name| lock[name].as_str().unwrap());
+        on(&nodes, &["extend", key, token, "--ttl", "30s"]).expect(0);
+        on(&nodes, &["unlock", key, token]).expect(0);
+        assert_eq!(verdict(&nodes, key), "free");
+    }
 }
 
 #[test]
