@@ -141,6 +141,17 @@ enum redbolt_text_setting
   REDBOLT_CLIENT_NAME = 3,
   // What the nodes have in front of each key; any bytes.
   REDBOLT_KEY_PREFIX = 4,
+  // The list that is to replace the nodes: addresses with commas between them. Until a program has
+  // that list alone, a lock needs a quorum of each.
+  REDBOLT_NEXT_NODES = 5,
+  // Certificates that sign those of the nodes, as PEM; without it, the system's.
+  REDBOLT_TLS_CA = 6,
+  // The client's certificate and its chain, as PEM.
+  REDBOLT_TLS_CERT = 7,
+  // The key of that certificate, as PEM.
+  REDBOLT_TLS_KEY = 8,
+  // The name in the certificates of all nodes; without it, the host of each address.
+  REDBOLT_TLS_SERVER_NAME = 9,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L

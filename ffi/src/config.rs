@@ -11,18 +11,19 @@ use crate::bytes::{bytes, texts};
 use crate::code::redbolt_code;
 use crate::error::redbolt_error;
 use crate::failure::Failure;
+use crate::tls::TlsTexts;
 
 /// The nodes and the settings of clients and drivers. Any thread may use it, one at a time. The
 /// clients and drivers made of it have a copy.
-#[derive(Debug)]
 pub struct redbolt_config {
     settings: Mutex<Settings>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 struct Settings {
     config: Config,
     retry: Retry,
+    tls: TlsTexts,
 }
 
 /// The settings that are numbers, for `redbolt_config_set`.
@@ -85,6 +86,17 @@ pub enum redbolt_text_setting {
     REDBOLT_CLIENT_NAME = 3,
     /// What the nodes have in front of each key; any bytes.
     REDBOLT_KEY_PREFIX = 4,
+    /// The list that is to replace the nodes: addresses with commas between them. Until a program has
+    /// that list alone, a lock needs a quorum of each.
+    REDBOLT_NEXT_NODES = 5,
+    /// Certificates that sign those of the nodes, as PEM; without it, the system's.
+    REDBOLT_TLS_CA = 6,
+    /// The client's certificate and its chain, as PEM.
+    REDBOLT_TLS_CERT = 7,
+    /// The key of that certificate, as PEM.
+    REDBOLT_TLS_KEY = 8,
+    /// The name in the certificates of all nodes; without it, the host of each address.
+    REDBOLT_TLS_SERVER_NAME = 9,
 }
 
 impl redbolt_setting {
@@ -117,11 +129,16 @@ impl redbolt_setting {
 }
 
 impl redbolt_text_setting {
-    const ALL: [Self; 4] = [
+    const ALL: [Self; 9] = [
         Self::REDBOLT_USERNAME,
         Self::REDBOLT_PASSWORD,
         Self::REDBOLT_CLIENT_NAME,
         Self::REDBOLT_KEY_PREFIX,
+        Self::REDBOLT_NEXT_NODES,
+        Self::REDBOLT_TLS_CA,
+        Self::REDBOLT_TLS_CERT,
+        Self::REDBOLT_TLS_KEY,
+        Self::REDBOLT_TLS_SERVER_NAME,
     ];
 
     fn of(number: u32) -> Result<Self, Failure> {
@@ -132,8 +149,38 @@ impl redbolt_text_setting {
 const NO_SETTING: Failure = Failure::Argument("there is no setting of this number");
 
 impl Settings {
+    fn new(config: Config) -> Self {
+        Self { config, retry: Retry::default(), tls: TlsTexts::default() }
+    }
+
     fn set(&mut self, setting: redbolt_setting, value: u64) -> Result<(), Failure> {
         self.config = with(self.config.clone(), &mut self.retry, setting, value)?;
+        Ok(())
+    }
+
+    fn set_text(&mut self, setting: redbolt_text_setting, value: &[u8]) -> Result<(), Failure> {
+        let text = || {
+            let text = std::str::from_utf8(value);
+            text.map_err(|_| Failure::Argument("the text is no UTF-8"))
+        };
+        let config = || self.config.clone();
+        match setting {
+            redbolt_text_setting::REDBOLT_USERNAME => self.config = config().username(text()?),
+            redbolt_text_setting::REDBOLT_PASSWORD => self.config = config().password(text()?),
+            redbolt_text_setting::REDBOLT_CLIENT_NAME => {
+                self.config = config().client_name(text()?);
+            }
+            redbolt_text_setting::REDBOLT_KEY_PREFIX => self.config = config().key_prefix(value),
+            redbolt_text_setting::REDBOLT_NEXT_NODES => {
+                self.config = config().next_nodes(text()?.split(','))?;
+            }
+            redbolt_text_setting::REDBOLT_TLS_CA => self.tls.ca = Some(value.to_vec()),
+            redbolt_text_setting::REDBOLT_TLS_CERT => self.tls.chain = Some(value.to_vec()),
+            redbolt_text_setting::REDBOLT_TLS_KEY => self.tls.key = Some(value.to_vec()),
+            redbolt_text_setting::REDBOLT_TLS_SERVER_NAME => {
+                self.tls.server_name = Some(text()?.to_owned());
+            }
+        }
         Ok(())
     }
 }
@@ -203,28 +250,11 @@ fn with(
     })
 }
 
-fn with_text(
-    config: Config,
-    setting: redbolt_text_setting,
-    value: &[u8],
-) -> Result<Config, Failure> {
-    let text = || {
-        let text = std::str::from_utf8(value);
-        text.map_err(|_| Failure::Argument("the text is no UTF-8"))
-    };
-    Ok(match setting {
-        redbolt_text_setting::REDBOLT_USERNAME => config.username(text()?),
-        redbolt_text_setting::REDBOLT_PASSWORD => config.password(text()?),
-        redbolt_text_setting::REDBOLT_CLIENT_NAME => config.client_name(text()?),
-        redbolt_text_setting::REDBOLT_KEY_PREFIX => config.key_prefix(value),
-    })
-}
-
 impl redbolt_config {
     /// The configuration as it is now.
     pub(crate) fn copy(&self) -> Result<Config, Failure> {
         let settings = self.settings.lock().map_err(|_| Failure::Panic)?;
-        Ok(settings.config.clone())
+        settings.tls.add_to(settings.config.clone())
     }
 }
 
@@ -240,8 +270,7 @@ pub unsafe extern "C" fn redbolt_config_new(
     let make = || {
         // SAFETY: by the rules for pointers.
         let nodes = unsafe { texts(nodes, count) }?;
-        let settings = Settings { config: Config::new(nodes)?, retry: Retry::default() };
-        Ok(redbolt_config { settings: Mutex::new(settings) })
+        Ok(redbolt_config { settings: Mutex::new(Settings::new(Config::new(nodes)?)) })
     };
     // SAFETY: by the rules for pointers.
     let body = || unsafe { give(config, make) };
@@ -285,9 +314,7 @@ pub unsafe extern "C" fn redbolt_config_set_text(
         // SAFETY: by the rules for pointers.
         let text = unsafe { bytes(text, len) }?;
         let mut settings = config.settings.lock().map_err(|_| Failure::Panic)?;
-        settings.config =
-            with_text(settings.config.clone(), redbolt_text_setting::of(setting)?, text)?;
-        Ok(())
+        settings.set_text(redbolt_text_setting::of(setting)?, text)
     };
     // SAFETY: by the rules for pointers.
     unsafe { at_border(error, body) }
@@ -304,12 +331,60 @@ pub unsafe extern "C" fn redbolt_config_free(config: *mut redbolt_config) {
 mod tests {
     use super::*;
 
+    fn settings() -> Settings {
+        Settings::new(Config::new(["redis://127.0.0.1:1"]).expect("an address"))
+    }
+
+    #[test]
+    fn the_next_nodes_are_a_list_with_commas() {
+        let mut settings = settings();
+        let mut set = |text| settings.set_text(redbolt_text_setting::REDBOLT_NEXT_NODES, text);
+        assert!(set(b"redis://127.0.0.1:1,redis://127.0.0.1:2,127.0.0.1:3").is_ok());
+        for wrong in [&b""[..], b"redis://127.0.0.1:2,", b"redis://127.0.0.1:2 127.0.0.1:3"] {
+            assert!(set(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[cfg(not(feature = "tls"))]
+    #[test]
+    fn a_library_without_tls_refuses_certificates_when_a_client_is_made() {
+        let mut settings = settings();
+        settings.set_text(redbolt_text_setting::REDBOLT_TLS_CA, b"pem").expect("kept for later");
+        let config = redbolt_config { settings: Mutex::new(settings) };
+        let why = config.copy().map(|_| ()).expect_err("no TLS").to_string();
+        assert!(why.contains("built without TLS"), "{why}");
+    }
+
+    /// A server that asks clients for a certificate, and shows one of this machine's authority.
+    #[cfg(feature = "tls")]
+    #[test]
+    fn a_client_with_certificates_gets_its_lock_through_tls_and_one_without_its_key_is_refused() {
+        use redbolt_rig::{Authority, LOCAL, TLS_KINDS, TlsServer};
+        let authority = Authority::new();
+        let (shown, own) = (authority.issue(&LOCAL), authority.issue(&["client"]));
+        let Some(&kind) = TLS_KINDS.first() else { return };
+        let args = ["--tls-auth-clients", "yes"];
+        let Some(server) = TlsServer::start(kind, &authority, &shown, &args) else { return };
+        let url = server.url("127.0.0.1");
+        let guard = RestartGuard::Off;
+        let config = Config::new([url]).expect("an address").restart_guard(guard);
+        let mut settings = Settings::new(config.node_timeout(Duration::from_secs(10)));
+        let mut set = |setting, text: &str| settings.set_text(setting, text.as_bytes());
+        set(redbolt_text_setting::REDBOLT_TLS_CA, authority.pem()).expect("a text");
+        set(redbolt_text_setting::REDBOLT_TLS_CERT, &own.cert).expect("a text");
+        let lacking = redbolt_config { settings: Mutex::new(settings.clone()) };
+        assert!(lacking.copy().is_err());
+        let mut set = |setting, text: &str| settings.set_text(setting, text.as_bytes());
+        set(redbolt_text_setting::REDBOLT_TLS_KEY, &own.key).expect("a text");
+        let whole = redbolt_config { settings: Mutex::new(settings) };
+        let client = redbolt::Client::connect(whole.copy().expect("certificates"));
+        let ttl = Duration::from_secs(10);
+        drop(client.expect("a node").try_lock("k", ttl).wait().expect("nobody has it"));
+    }
+
     #[test]
     fn every_setting_can_be_set_by_its_number_and_no_other_number_is_one() {
-        let mut settings = Settings {
-            config: Config::new(["redis://127.0.0.1:1"]).expect("an address"),
-            retry: Retry::default(),
-        };
+        let mut settings = settings();
         let mut set = |number, value| settings.set(redbolt_setting::of(number)?, value);
         let last = redbolt_setting::REDBOLT_FENCE_TTL_NS as u32;
         for number in 1..=last {

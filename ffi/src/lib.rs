@@ -29,3 +29,4 @@ mod held;
 pub mod lease;
 pub mod options;
 pub mod time;
+mod tls;

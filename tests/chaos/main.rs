@@ -24,7 +24,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use redbolt::{Client, Config, Quorum, Retry, now};
 
-use redbolt_rig::{Cluster, Kind, eventually, is_stopped, ms, own_test};
+use redbolt_rig::{Cluster, Kind, directory, eventually, is_stopped, ms, own_test};
 
 const WORKERS: usize = 8;
 const KEYS: usize = 3;
@@ -195,11 +195,7 @@ enum Fault {
 fn run(work: Work, quorum: Quorum, faults: &[Fault], rounds: usize) {
     let kinds = [Kind::Valkey91, Kind::Redis86, Kind::Redis70, Kind::Valkey81, Kind::Redis80];
     let Some(mut cluster) = Cluster::start(&kinds, &[]) else { return };
-    // In memory where the machine has such a place: a disk that stands still is no part of the
-    // test.
-    let memory = Path::new("/dev/shm");
-    let dir = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
-    let dir = dir.expect("a directory");
+    let dir = directory();
     let opening = if work == Work::Transfer { BALANCE } else { 0 };
     (0..KEYS).for_each(|key| write_counter(&counter(dir.path(), key), opening));
     let mut workers = Workers::start(&cluster, work, quorum, dir.path());

@@ -38,7 +38,7 @@ pub use kind::{Kind, available_kinds, kind_or_skip, on_each_kind, program_or_ski
 pub use own_test::own_test;
 pub use ports::free_port;
 pub use relay::{Relay, Trick};
-pub use server::{RealServer, is_stopped};
+pub use server::{RealServer, directory, is_stopped};
 pub use tls_server::{TLS_KINDS, TlsServer};
 pub use wait::{
     PATIENCE, SLACK, StopAtEnd, TTL, ends_within, eventually, ms, now, soon_after, timed,

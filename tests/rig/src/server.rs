@@ -22,6 +22,13 @@ pub struct RealServer {
     args: Vec<String>,
 }
 
+/// A directory in memory, where the machine has such a place. On a disk under load a server waits for
+/// seconds until its file is written, and answers nobody.
+pub fn directory() -> TempDir {
+    let memory = tempfile::tempdir_in("/dev/shm");
+    memory.or_else(|_| tempfile::tempdir()).expect("a directory for the server")
+}
+
 impl RealServer {
     /// Starts a server of an installed kind, and waits until it answers. `args` are arguments of
     /// its command line (`--requirepass`, ..), which win over the harness's own.
@@ -32,7 +39,7 @@ impl RealServer {
         let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
         // Another process may take the port between the look and the server's start.
         for _ in 0..5 {
-            let dir = tempfile::tempdir().expect("a directory for the server");
+            let dir = directory();
             let port = free_port();
             let child = spawn(kind, port, dir.path(), &args);
             let mut server = Self { kind, child, port, dir, args: args.clone() };
