@@ -511,11 +511,16 @@ For scripts that restart nodes one by one: --wait looks again until all nodes vo
 
 Example:  redbolt doctor --nodes 10.0.0.1:6379,10.0.0.2:6379,10.0.0.3:6379
           redbolt doctor --key sku:42        may the user take locks of this name
+          redbolt doctor --key licence --slots 3 --wait forever
+                                             until three slots are enough for the holders
           redbolt doctor --wait 5m           until all nodes vote")]
 pub(crate) struct DoctorArgs {
     /// Name of a lock that the user must be allowed to take; nothing is written to it
     #[arg(long, value_name = "KEY", value_parser = key_parser())]
     pub(crate) key: Option<Name>,
+    /// With --key: all clients are to give its lock N slots from now on. No client may hold a slot above
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=63), requires = "key")]
+    pub(crate) slots: Option<u8>,
     /// How long to look again until all is well, or forever [default: one look]
     #[arg(long, value_name = "D", value_parser = wait)]
     pub(crate) wait: Option<Duration>,

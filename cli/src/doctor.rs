@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use redbolt::inspect::{Address, Endpoint, NodeState};
-use redbolt::now;
+use redbolt::{Client, now};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 
@@ -15,17 +15,20 @@ use crate::agreement::{self, Agreed, SHOWN_MAX};
 use crate::args::{DoctorArgs, Global};
 use crate::examined::{Clients, Examined};
 use crate::exit::{DEGRADED, Failure, UNSAFE};
-use crate::fitness::Level;
+use crate::fitness::{Check, Level};
 use crate::inspect::{NodeReport, examine};
-use crate::output::{Paint, say, short, us};
+use crate::output::{Paint, say, short, shown, us};
 use crate::progress::Progress;
 use crate::switch::Switch;
 use crate::table::Table;
 use crate::terminal::wrap;
-use crate::{inspect, look, settings, terminal};
+use crate::{holders, inspect, look, settings, terminal};
 
 /// The key whose permissions the doctor checks if the user names none.
 const KEY: &[u8] = b"redbolt:doctor";
+
+/// The most slots of a lock.
+const SLOTS_MAX: u8 = 63;
 
 /// How many columns the word in front of a line takes.
 const LABEL: usize = 10;
@@ -97,7 +100,32 @@ fn look(global: &Global, args: &DoctorArgs) -> Result<Found, Failure> {
     let agreed = agreement::judge(others, &nodes);
     let mut advice = advise(&nodes, &clients);
     advice.checks.extend(agreed.checks.iter().cloned());
+    if let (Some(key), Some(slots)) = (&args.key, args.slots) {
+        advice.checks.push(slots_above(&client, &key.0, slots)?);
+    }
     Ok(Found { nodes, advice, clients, agreed })
+}
+
+/// Whether clients hold slots that a lock of so many slots has not: beside them, others may hold all
+/// that it has. Takes a round trip for each such slot.
+fn slots_above(client: &Client, key: &[u8], slots: u8) -> Result<Check, Failure> {
+    let mut held = Vec::new();
+    for slot in slots..SLOTS_MAX {
+        let key = [key, format!(":slot:{slot}").as_bytes()].concat();
+        if let Some(holder) = &inspect::holder(client, &key)?.holder {
+            held.push(format!("{} by {}", shown(&key), holders::words(holder)));
+        }
+    }
+    let (level, text) = if held.is_empty() {
+        (Level::Ok, format!("no client holds a slot above the {slots} of {}", shown(key)))
+    } else {
+        let text = format!(
+            "{} are held, beside the {slots} slots that clients would share: wait until they are free",
+            held.join(", ")
+        );
+        (Level::Unsafe, text)
+    };
+    Ok(Check { topic: "slots", level, text })
 }
 
 fn json(nodes: &[Examined], advice: &Advice, clients: &Clients, agreed: &Agreed) -> Value {

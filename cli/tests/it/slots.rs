@@ -76,6 +76,21 @@ fn a_slot_that_is_left_held_is_released_by_its_key_and_token() {
 }
 
 #[test]
+fn the_doctor_names_the_holders_above_a_smaller_number_of_slots() {
+    let nodes = three();
+    let all = ["--slots", "3"];
+    let mut running = [stay(&nodes, &all), stay(&nodes, &all), stay(&nodes, &all)];
+    running.iter_mut().for_each(|run| assert!(run.line().starts_with("slot ")));
+    let doctor = |slots| on(&nodes, &["doctor", "--key", "n", "--slots", slots]);
+    let ended = doctor("2").expect(78);
+    assert!(ended.out.contains("n:slot:2 by run/sh") && !ended.out.contains("slot:1"), "{ended:?}");
+    let ended = doctor("3");
+    assert!(ended.out.contains("no client holds a slot above the 3 of n"), "{ended:?}");
+    running.into_iter().for_each(stop);
+    assert!(doctor("1").out.contains("no client holds a slot above the 1 of n"));
+}
+
+#[test]
 fn what_no_lock_with_slots_can_be_is_a_usage_error() {
     let nodes = three();
     for args in [

@@ -115,19 +115,6 @@ fn wrong_usage_of_a_command_ends_with_64_on_one_line() {
     refused(table);
 }
 
-/// With TLS `tls.rs` tests these.
-#[cfg(not(feature = "tls"))]
-#[test]
-fn a_command_without_tls_says_so_and_how_to_get_it() {
-    let nodes: [&[&str]; 2] = [&["rediss://h:1"], &["h:1", "--tls-ca", "ca.pem"]];
-    for nodes in nodes {
-        let words = ["status", "k", "--nodes"];
-        let ended = redbolt(&[&words, nodes].concat()).expect(64);
-        assert!(ended.err.contains("has no TLS"), "{ended:?}");
-        assert!(ended.err.contains("--features tls"), "{ended:?}");
-    }
-}
-
 #[test]
 fn with_json_a_mistake_is_one_object_on_stdout() {
     for args in [&["lock", "k", "--json"][..], &["--json", "lock", "k", "--ttl", "1s"], &["--json"]]
