@@ -188,7 +188,8 @@ fn the_first_figures_of_perf_are_those_of_its_table() {
     let perf = read("PERF.md");
     let (front, rest) = perf.split_once("## To run it again").expect("the first part");
     let front: Vec<_> = front.lines().map(cells).filter(|row| row.len() == 4).collect();
-    let (ours, others): (Vec<_>, Vec<_>) = tuned(rest).partition(|row| row[0].starts_with("redbolt"));
+    let (ours, others): (Vec<_>, Vec<_>) =
+        tuned(rest).partition(|row| row[0].starts_with("redbolt"));
     // Acquire, cycles per second, hand-over, one hung; the first row is the head.
     for (row, (column, is_rate)) in
         front[1..].iter().zip([(2, false), (4, true), (5, false), (6, false)])
