@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::bench_args::BenchArgs;
 use super::duration::{duration, ttl, wait};
-use super::names::{Name, key_parser, pattern_parser, token_parser};
+use super::names::{Name, key_parser, pattern_parser, slots_parser, token_parser};
 use super::switch::Switch;
 
 /// Locks on N independent Redis or Valkey masters
@@ -200,7 +200,7 @@ pub(crate) struct LockArgs {
     #[arg(long)]
     pub(crate) fence: bool,
     /// Take one of N slots of the lock, 1 to 63: at most N hold it at the same time
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=63))]
+    #[arg(long, value_name = "N", value_parser = slots_parser())]
     pub(crate) slots: Option<u8>,
 }
 
@@ -209,7 +209,7 @@ pub(crate) struct LockArgs {
 pub(crate) struct ShareArgs {
     /// Take one of N slots of the lock, 1 to 63: at most N hold it at the same time. CMD finds its
     /// number, from 0 on, in its environment as REDBOLT_SLOT
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=63))]
+    #[arg(long, value_name = "N", value_parser = slots_parser())]
     #[arg(conflicts_with_all = ["read", "write"])]
     pub(crate) slots: Option<u8>,
     /// Read: beside other readers, while nobody writes
@@ -220,7 +220,7 @@ pub(crate) struct ShareArgs {
     pub(crate) write: bool,
     /// With --read or --write: the most readers at the same time, 1 to 63. Every reader and writer of the
     /// lock must give the same number
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=63), default_value = "16")]
+    #[arg(long, value_name = "N", value_parser = slots_parser(), default_value = "16")]
     pub(crate) readers: u8,
 }
 
@@ -518,8 +518,9 @@ pub(crate) struct DoctorArgs {
     /// Name of a lock that the user must be allowed to take; nothing is written to it
     #[arg(long, value_name = "KEY", value_parser = key_parser())]
     pub(crate) key: Option<Name>,
-    /// With --key: all clients are to give its lock N slots from now on. No client may hold a slot above
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=63), requires = "key")]
+    /// With --key: the number of slots that clients are to give the lock from now on, 1 to 63. The
+    /// verdict is unsafe while a client holds a slot above them
+    #[arg(long, value_name = "N", value_parser = slots_parser(), requires = "key")]
     pub(crate) slots: Option<u8>,
     /// How long to look again until all is well, or forever [default: one look]
     #[arg(long, value_name = "D", value_parser = wait)]

@@ -17,6 +17,7 @@ use crate::examined::{Clients, Examined};
 use crate::exit::{DEGRADED, Failure, UNSAFE};
 use crate::fitness::{Check, Level};
 use crate::inspect::{NodeReport, examine};
+use crate::names::SLOTS_MAX;
 use crate::output::{Paint, say, short, shown, us};
 use crate::progress::Progress;
 use crate::switch::Switch;
@@ -26,9 +27,6 @@ use crate::{holders, inspect, look, settings, terminal};
 
 /// The key whose permissions the doctor checks if the user names none.
 const KEY: &[u8] = b"redbolt:doctor";
-
-/// The most slots of a lock.
-const SLOTS_MAX: u8 = 63;
 
 /// How many columns the word in front of a line takes.
 const LABEL: usize = 10;
@@ -106,8 +104,8 @@ fn look(global: &Global, args: &DoctorArgs) -> Result<Found, Failure> {
     Ok(Found { nodes, advice, clients, agreed })
 }
 
-/// Whether clients hold slots that a lock of so many slots has not: beside them, others may hold all
-/// that it has. Takes a round trip for each such slot.
+/// Whether clients hold slots above the number that clients are to give the lock: beside them, others
+/// may hold that many. Takes one round trip per slot above.
 fn slots_above(client: &Client, key: &[u8], slots: u8) -> Result<Check, Failure> {
     let mut held = Vec::new();
     for slot in slots..SLOTS_MAX {
@@ -120,7 +118,8 @@ fn slots_above(client: &Client, key: &[u8], slots: u8) -> Result<Check, Failure>
         (Level::Ok, format!("no client holds a slot above the {slots} of {}", shown(key)))
     } else {
         let text = format!(
-            "{} are held, beside the {slots} slots that clients would share: wait until they are free",
+            "above the {slots} of {} clients still hold {}: wait until these are free",
+            shown(key),
             held.join(", ")
         );
         (Level::Unsafe, text)

@@ -327,7 +327,9 @@ impl From<LockError> for Failure {
             LockError::Lost => Self::new(LOST, "lost", error.to_string()),
             LockError::InvalidTtl { ttl, most, .. } => Self::ttl(&error, ttl > most),
             LockError::NoFences { .. } => Self::new(USAGE, "config", error.to_string()),
-            LockError::InvalidKey { .. } | LockError::ReservedKey => Self::usage(error.to_string()),
+            LockError::InvalidKey { .. }
+            | LockError::InvalidKeys { .. }
+            | LockError::ReservedKey => Self::usage(error.to_string()),
             LockError::Cancelled | LockError::Full | LockError::System(_) => {
                 Self::new(SYSTEM, "system", error.to_string())
             }

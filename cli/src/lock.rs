@@ -118,10 +118,10 @@ pub(crate) fn explain(
         Some(waited) => failure.hint(&format!("waited {}", short(waited))),
         None => failure,
     };
-    let names = || keys.iter().map(|key| shown(key)).collect::<Vec<_>>().join(" ");
-    if is_shared {
+    // Only a single lock has slots.
+    if let ([key], true) = (keys, is_shared) {
         let message = "the lock is taken: others hold the slots that it needs".to_owned();
-        let hint = format!("redbolt ls '{}:slot*' shows the holders", names());
+        let hint = format!("redbolt ls '{}:slot*' shows the holders", shown(key));
         return told(Failure { message, ..failure }).hint(&hint);
     }
     for key in keys {
@@ -136,11 +136,14 @@ pub(crate) fn explain(
         }
         return failure.hint(&status(&shown(key)));
     }
-    let what = if keys.len() > 1 { "one of the locks" } else { "the lock" };
-    let message = format!("{what} is taken: another holds it or asks for it");
-    told(Failure { message, ..failure }).hint(&status(&names()))
+    let (what, key) = match keys {
+        [key] => ("the lock", shown(key)),
+        _ => ("one of the locks", "KEY".to_owned()),
+    };
+    let message = format!("{what} is taken: another client holds it or asks for it");
+    told(Failure { message, ..failure }).hint(&status(&key))
 }
 
-fn status(keys: &str) -> String {
-    format!("redbolt status {keys} shows the holder and the time left")
+fn status(key: &str) -> String {
+    format!("redbolt status {key} shows the holder and the time left")
 }

@@ -51,6 +51,13 @@ pub(crate) fn key_parser() -> impl clap::builder::TypedValueParser<Value = Name>
 /// The most bytes of a token.
 pub(crate) const TOKEN_MAX: usize = 255;
 
+/// The most slots of a lock.
+pub(crate) const SLOTS_MAX: u8 = 63;
+
+pub(crate) fn slots_parser() -> impl clap::builder::TypedValueParser<Value = u8> {
+    clap::value_parser!(u8).range(1..=i64::from(SLOTS_MAX))
+}
+
 pub(crate) fn pattern_parser() -> impl clap::builder::TypedValueParser<Value = Name> {
     OsStringValueParser::new().try_map(name_parser(4096))
 }

@@ -110,6 +110,11 @@ fn unexpected(error: &clap::Error) -> Option<String> {
     let word = text_of(error, ContextKind::InvalidArg)?;
     let command = named()?;
     let shown = brief(word);
+    if follows_a_comma(word) {
+        return Some(format!(
+            "unexpected argument '{shown}': addresses are separated by commas alone, without spaces"
+        ));
+    }
     match command.as_str() {
         name if runs_a_command(name)
             && !typed_keys().is_empty()
@@ -145,6 +150,13 @@ fn behind_dashes(name: &str, keys: &[String]) -> String {
 }
 
 /// Whether the word in front of this argument ends in a comma, as in a list that a blank has split.
+fn follows_a_comma(argument: &str) -> bool {
+    let words: Vec<String> = words().map(|word| word.to_string_lossy().into_owned()).collect();
+    words
+        .windows(2)
+        .any(|pair| matches!(pair, [before, word] if before.ends_with(',') && word == argument))
+}
+
 /// The arguments of `run` or `elect` in front of any `--` that are not options.
 fn typed_keys() -> Vec<String> {
     let matches = Cli::command().ignore_errors(true).try_get_matches().ok();

@@ -123,7 +123,7 @@ pub(crate) struct Ended {
     /// This process told it to end, or killed it, because a lock ended.
     was_ended: bool,
     /// The names of the locks.
-    names: String,
+    names: Vec<String>,
     /// Why a lock was lost, if one was.
     lost: Option<LostCause>,
     /// For how long it may hold its locks, if it was told to end because of that.
@@ -152,7 +152,7 @@ pub(crate) fn under(
     let group = group.map_err(|error| {
         Failure::new(SYSTEM, "system", format!("cannot start a process: {error}"))
     })?;
-    let names = names.iter().map(|name| shown(name)).collect::<Vec<_>>().join(", ");
+    let names = names.iter().map(|name| shown(name)).collect();
     let held = Some(lease);
     let mut watch =
         Watch { session, group, names, held, limit, hold, lost: None, signal: None, say_at: None };
@@ -195,7 +195,7 @@ struct Watch<'session> {
     session: &'session mut Session,
     group: Group,
     /// The names of the locks.
-    names: String,
+    names: Vec<String>,
     /// `None` once the locks are given back.
     held: Option<Lease>,
     limit: Limit,
@@ -410,7 +410,7 @@ impl Watch<'_> {
                 if unlocked == Ok(Unlocked::Unknown) {
                     note(format_args!(
                         "too few nodes confirmed the release of {}: it may last for its TTL",
-                        self.names
+                        self.names.join(", ")
                     ));
                 }
                 return Ok(is_in_time && unlocked != Err(UnlockError::NotHeld));
@@ -421,14 +421,14 @@ impl Watch<'_> {
 }
 
 /// `one of a, b was taken away`.
-fn were_lost(names: &str, cause: Option<LostCause>) -> String {
-    let one = if names.contains(", ") { "one of " } else { "" };
+fn were_lost(names: &[String], cause: Option<LostCause>) -> String {
+    let one = if names.len() > 1 { "one of " } else { "" };
     let how = if cause == Some(LostCause::Gone) { "taken away" } else { "lost" };
-    format!("{one}{names} was {how}")
+    format!("{one}{} was {how}", names.join(", "))
 }
 
-fn held_too_long(names: &str, held_for: Duration) -> String {
-    format!("{names}: --max-hold {} is over", short(held_for))
+fn held_too_long(names: &[String], held_for: Duration) -> String {
+    format!("{}: --max-hold {} is over", names.join(", "), short(held_for))
 }
 
 /// `processes 7 (sh), 8 (tee) cannot be killed (permission denied): ..`
