@@ -1,6 +1,7 @@
 /* Redbolt's library for C behind the line protocol of benches/peers/README.md. */
 #include <pthread.h>
 #include <redbolt.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -198,6 +199,8 @@ static void loop(uint64_t time_ms, unsigned window, const char *prefix) {
     }
     redbolt_driver_drive(driver, NULL);
     size_t count = redbolt_driver_completions(driver, done, NULL, 64);
+    /* As the program in Rust does: the servers may need this core. */
+    if (count == 0) sched_yield();
     for (size_t at = 0; at < count; at++) {
       int is_lock = done[at].event == REDBOLT_LOCKED;
       if (done[at].code != REDBOLT_OK) failed++;
