@@ -134,7 +134,7 @@ pub(crate) fn a_master_that_failed_over_and_back_is_noticed_before_its_next_gran
         node
     };
     let mut node = admitted();
-    assert_eq!(node.next_timeout(Duration::ZERO), Some(at(1)));
+    assert_eq!(node.next_timeout(Duration::ZERO), at(1));
     for (seconds, replid, cause) in [(1, "a", None), (2, "b", Some(Cause::Replica))] {
         node.handle_timeout(now(seconds));
         assert_eq!(sent(&mut node), "*2 $4 INFO $11 replication ");

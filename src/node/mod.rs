@@ -148,24 +148,31 @@ impl Node {
         None
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) has something to do. `absent` is how far the
-    /// attended clock is behind.
-    pub(crate) fn next_timeout(&self, absent: Duration) -> Option<Instant> {
-        let state = match self.state {
-            State::Disconnected { retry_at } | State::Refused { retry_at, .. } => Some(retry_at),
+    /// When [`handle_timeout`](Self::handle_timeout) has something to do, or [`Instant::MAX`]. `absent`
+    /// is how far the attended clock is behind.
+    pub(crate) fn next_timeout(&self, absent: Duration) -> Instant {
+        let mut next = match self.state {
+            State::Disconnected { retry_at } | State::Refused { retry_at, .. } => retry_at,
             State::Connecting { since } | State::Greeting { since } => {
-                Some(since + self.timeouts.connect_timeout + absent)
+                since + self.timeouts.connect_timeout + absent
             }
-            State::Quarantined { until } => Some(until),
-            State::Admitted { .. } => self.look_at,
+            State::Quarantined { until } => until,
+            State::Admitted { .. } => self.look_at.unwrap_or(Instant::MAX),
         };
-        let stalled = match (self.stalled_at, self.pending.front()) {
-            (None, Some(front)) => Some(front.written_at + self.timeouts.stalled_after + absent),
-            _ => None,
-        };
+        if self.stalled_at.is_none()
+            && let Some(front) = self.pending.front()
+        {
+            next = next.min(front.written_at + self.timeouts.stalled_after + absent);
+        }
         // A debt that cannot be paid now waits for something other than time.
-        let debt = if self.takes_debts() { self.debts.next_due() } else { None };
-        let again = self.channel.again_at().filter(|_| self.is_greeted());
-        [state, stalled, debt, again].into_iter().flatten().min()
+        if let Some(due) = self.debts.next_due()
+            && self.takes_debts()
+        {
+            next = next.min(due);
+        }
+        match self.channel.again_at() {
+            Some(at) if self.is_greeted() => next.min(at),
+            Some(_) | None => next,
+        }
     }
 }

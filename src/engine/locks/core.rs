@@ -141,8 +141,9 @@ impl Locks {
     pub(in crate::engine) fn next_due(&self) -> Option<Instant> {
         let absent = Duration::from_nanos(self.absent);
         let rounds = self.ops.first_judged().map(|(_, at)| at + absent);
-        let timers = Some(self.timers.next()).filter(|at| *at < Instant::MAX);
-        [rounds, timers, self.nodes.next_timeout(absent)].into_iter().flatten().min()
+        let next = self.timers.next().min(self.nodes.next_timeout(absent));
+        let next = rounds.map_or(next, |at| next.min(at));
+        (next < Instant::MAX).then_some(next)
     }
 
     /// `real` on both clocks.

@@ -479,8 +479,8 @@ impl Nodes {
     }
 
     /// When something is due for a node, by the real clock.
-    pub(super) fn next_timeout(&self, absent: Duration) -> Option<Instant> {
-        self.nodes.iter().filter_map(|node| node.next_timeout(absent)).min()
+    pub(super) fn next_timeout(&self, absent: Duration) -> Instant {
+        self.nodes.iter().fold(Instant::MAX, |next, node| next.min(node.next_timeout(absent)))
     }
 
     // ---- the wishes of nodes ----
