@@ -22,10 +22,10 @@ impl Table {
         self.sleeping.wake();
         self.voters = engine.voters();
         if has_lost {
-            // The table must check the waits for that lease, and for its end.
+            // A lease was lost: the table must end the calls that wait for its loss or for its key.
             self.next_due = Instant::default();
         }
-        // This comes before the results: no call whose time is over goes to the nodes in its turn.
+        // Before the results: else a call whose time is over would compete when its turn comes.
         self.expire(now, engine, tell);
         for (call, reply) in replies.drain(..) {
             let listener = self.complete(call, reply, engine, now);

@@ -37,7 +37,7 @@ impl Client {
     ) -> Call<'static, Result<Guard, LockError>> {
         let options = options.into().campaigning(self.owner.inner.rules.retry);
         if options.share != Share::Whole {
-            let error = LockError::InvalidKeys { why: "a leader holds a whole lock" };
+            let error = LockError::InvalidKeys { why: "an election takes one key without slots" };
             return self
                 .call(CallRequest::Ended(Some(CallResult::Lock(Err(error)))), guard::locked);
         }

@@ -128,8 +128,8 @@ impl Guard {
         Call::new(owner, CallRequest::Extend { held: &mut self.held, ttl }, request::extended)
     }
 
-    /// Extends the lock by the TTL of its call if a third of that TTL has passed; otherwise costs a
-    /// clock read. Call it between the steps of long work.
+    /// Moves the end of the lock to the TTL of its call from now, if at most two thirds of that TTL
+    /// are left. Otherwise it costs a clock read. Call it between the steps of long work.
     ///
     /// # Errors
     ///
@@ -160,9 +160,9 @@ impl Guard {
         Call::new(owner, CallRequest::Unlock(Some(self.held)), request::unlocked)
     }
 
-    /// Gives the lock away and returns its token, of several keys that of the first:
-    /// [`token_of`](Self::token_of) has the others before. The lock stays until its TTL ends, or until a
-    /// client with key and token releases or adopts it
+    /// Gives the lock away and returns its token; for several keys, the token of the first. Ask
+    /// [`token_of`](Self::token_of) for the other tokens before you detach. The lock stays until its
+    /// TTL ends, or until a client with key and token releases or adopts it
     /// ([`unlock_token`](crate::Client::unlock_token), [`adopt`](crate::Client::adopt)). The guard
     /// is over. From then on this client writes no command that changes a key by that token. Costs
     /// no round trip.

@@ -7,7 +7,7 @@ use super::calls::Taken;
 use super::calls::notify_all;
 use super::counting::Counting;
 use super::rules::Rules;
-use super::sleeping::{Due, Lead, LeadEnd, Place};
+use super::sleeping::{Lead, LeadEnd, Place};
 use super::sync::Mutex;
 use super::table::{Command, Table};
 
@@ -105,7 +105,7 @@ impl Inner {
             return None;
         }
         let end = self.threads.lead(self, lead);
-        let end = end.unwrap_or_else(|| self.with(|table| table.end_lead(Due::Now)));
+        let end = end.unwrap_or_else(|| self.with(|table| table.end_lead(None, 0)));
         if end.wakes_gate {
             self.threads.wake(Place::Gate);
         }

@@ -1,7 +1,7 @@
 //! Callers that lead: when a caller may lead, and what follows from the end of its lead.
 
 use super::calls::{CallKind, Stage};
-use super::sleeping::{Due, LOOKS_AFTER, Lead, LeadEnd, Place};
+use super::sleeping::{IoThread, LOOKS_AFTER, Lead, LeadEnd, Place};
 use super::sync::Thread;
 use super::table::{Command, Table};
 use crate::time::Instant;
@@ -18,12 +18,11 @@ impl Table {
             _ if sleeping.is_led => looks_at,
             Some((Place::Gate, due)) if has_led && is_quiet && now < due => due.min(looks_at),
             _ => {
-                sleeping.is_deaf = false;
+                sleeping.io_thread = IoThread::Up;
                 return None;
             }
         };
-        sleeping.is_deaf = true;
-        (sleeping.gate_until, sleeping.looks_soon) = (until, until < Instant::MAX);
+        sleeping.io_thread = IoThread::IsDeaf { until };
         Some(until)
     }
 
@@ -31,8 +30,11 @@ impl Table {
     pub(super) fn io_thread_falls_asleep(&mut self, due: Instant) -> (Place, Instant) {
         let makes_room = self.sleeping.is_led || self.calls.in_use() == 0;
         let place = if makes_room { Place::Gate } else { Place::Sockets };
-        self.sleeping.looks_soon = false;
-        (place, self.fall_asleep(place, due))
+        let until = self.fall_asleep(place, due);
+        if place == Place::Gate && until > Instant::default() {
+            self.sleeping.io_thread = IoThread::Hears { until };
+        }
+        (place, until)
     }
 
     /// The driving thread goes to sleep. Returns until when; a time in the past if there is work.
@@ -44,9 +46,6 @@ impl Table {
         }
         let until = due.min(self.due_at());
         self.sleeping.asleep = (!is_led).then_some((place, until));
-        if place == Place::Gate {
-            self.sleeping.gate_until = until;
-        }
         until
     }
 
@@ -55,15 +54,19 @@ impl Table {
     pub(super) fn must_wake(&mut self, leads: bool) -> Option<Place> {
         let (place, until) = self.sleeping.asleep?;
         let must_listen = std::mem::take(&mut self.sleeping.must_listen);
-        let is_deaf = place == Place::Gate && self.sleeping.looks_soon;
+        let is_deaf = matches!(self.sleeping.io_thread, IoThread::IsDeaf { .. });
         let is_due = !self.commands.is_empty() || self.due_at() < until || must_listen && is_deaf;
         if !is_due {
             return None;
         }
         self.sleeping.asleep = None;
-        let is_left = leads && place == Place::Gate;
-        self.sleeping.looks_soon |= !is_left && place == Place::Gate;
-        (!is_left).then_some(place)
+        if place == Place::Gate {
+            if leads {
+                return None;
+            }
+            self.sleeping.io_thread = IoThread::Up;
+        }
+        Some(place)
     }
 
     /// A caller blocks: `own` of the calls under way are its own. Returns whether it leads, as soon
@@ -122,35 +125,38 @@ impl Table {
         if !is_done {
             return None;
         }
-        // The I/O thread looks itself, if it looks soon enough.
-        let due = if self.sleeping.looks_soon { Due::Soon } else { Due::At(due()) };
         // No task listens to the leader's call, so its remains run no foreign code.
         let taken = call.map(|call| self.take(call).0);
-        Some(LeadEnd { taken, ..self.end_lead(due) })
+        let own = if taken.is_some() { lead.own.saturating_sub(1) } else { 0 };
+        Some(LeadEnd { taken, ..self.end_lead(Some(due()), own) })
     }
 
-    /// The leader's call is over, or the leader leaves.
-    pub(super) fn end_lead(&mut self, due: Due) -> LeadEnd {
+    /// The leader's call is over, or the leader leaves: it leads again for `own` calls. The driver
+    /// must be driven at `due`; `None` if at once.
+    pub(super) fn end_lead(&mut self, due: Option<Instant>, own: usize) -> LeadEnd {
         (self.sleeping.is_led, self.sleeping.must_leave) = (false, false);
-        if !matches!(due, Due::Now)
+        if due.is_some()
             && let Some(next) = self.promote()
         {
             return LeadEnd { next: Some(next), ..LeadEnd::default() };
         }
-        let here = self.due_at();
+        let due = due.map(|due| due.min(self.due_at()));
+        let others_wait = self.calls.in_use() > own;
         let sleeping = &mut self.sleeping;
-        let (due, is_late) = match due {
-            Due::Now => (None, true),
-            Due::At(at) => (Some(at.min(here)), at.min(here) < sleeping.gate_until),
-            Due::Soon => (Some(here), true),
-        };
         // When the client ends, the I/O thread may drive on by now, and sleep at the sockets.
         if sleeping.asleep.is_none() {
             sleeping.asleep = due.map(|due| (Place::Gate, due));
         }
-        // A thread that hears no socket has to look, though nothing is due.
-        let wakes_gate = due.is_none() || (is_late || sleeping.is_deaf) && !sleeping.looks_soon;
-        sleeping.looks_soon |= wakes_gate;
+        let due = due.unwrap_or_default();
+        let wakes_gate = match sleeping.io_thread {
+            IoThread::Up => false,
+            IoThread::Hears { until } => due < until,
+            // A thread that hears no socket has to look, though nothing is due.
+            IoThread::IsDeaf { until } => due < until || until == Instant::MAX || others_wait,
+        };
+        if wakes_gate {
+            sleeping.io_thread = IoThread::Up;
+        }
         LeadEnd { wakes_gate, ..LeadEnd::default() }
     }
 
@@ -192,7 +198,7 @@ mod tests {
         let due = now + Duration::from_secs(1);
         assert_eq!(table.io_thread_falls_asleep(due), (Place::Gate, due));
         assert!(table.begin_lead(0));
-        let _end = table.end_lead(Due::At(due));
+        let _end = table.end_lead(Some(due), 0);
         assert!(table.leaves_sockets_until(now).is_some());
         assert_eq!(table.must_wake(false), None);
         table.sleeping.must_listen = true;
@@ -212,8 +218,39 @@ mod tests {
         assert!(table.begin_lead(0));
         assert_eq!(table.leaves_sockets_until(now), Some(now + LOOKS_AFTER));
         assert_eq!(table.leaves_sockets_until(now + LOOKS_AFTER), Some(Instant::MAX));
-        assert!(table.end_lead(Due::At(Instant::MAX)).wakes_gate);
+        assert!(table.end_lead(Some(Instant::MAX), 0).wakes_gate);
         assert_eq!(table.leaves_sockets_until(now + 2 * LOOKS_AFTER), None);
+    }
+
+    #[test]
+    fn a_thread_that_left_the_sockets_looks_for_the_caller_that_is_left_when_a_lead_ends() {
+        for others in [0, 1] {
+            let rules = Rules::new(&Config::new(["h:1"]).unwrap()).unwrap();
+            let (mut table, now) = (Table::new(rules, 8, false), Instant::from_nanos(1));
+            table.io_thread_falls_asleep(Instant::MAX);
+            assert!(table.begin_lead(0));
+            assert_eq!(table.leaves_sockets_until(now), Some(now + LOOKS_AFTER));
+            for _ in 0..others {
+                let options = LockOptions::new(Duration::from_secs(10));
+                let patience = options.patience(now);
+                table.begin_lock(b"k", &options, patience, &mut CallSpan::none(), now).unwrap();
+                table.take_commands(&mut Vec::new());
+            }
+            let end = table.end_lead(Some(Instant::MAX), 0);
+            assert_eq!(end.wakes_gate, others > 0);
+        }
+    }
+
+    #[test]
+    fn a_thread_that_left_the_sockets_looks_when_the_driver_must_be_driven_sooner() {
+        let rules = Rules::new(&Config::new(["h:1"]).unwrap()).unwrap();
+        let (mut table, now) = (Table::new(rules, 8, false), Instant::from_nanos(1));
+        table.io_thread_falls_asleep(Instant::MAX);
+        assert!(table.begin_lead(0));
+        assert_eq!(table.leaves_sockets_until(now), Some(now + LOOKS_AFTER));
+        assert!(!table.end_lead(Some(now + LOOKS_AFTER), 0).wakes_gate);
+        assert!(table.begin_lead(0));
+        assert!(table.end_lead(Some(now + LOOKS_AFTER / 2), 0).wakes_gate);
     }
 
     #[test]
@@ -227,7 +264,7 @@ mod tests {
         assert!(table.begin_lead(1));
         assert_eq!(table.must_wake(true), None);
         table.take_commands(&mut Vec::new());
-        let lead = Lead { call: None, ends: now, has_written: true };
+        let lead = Lead { call: None, own: 1, ends: now, has_written: true };
         let due = || now + Duration::from_secs(1);
         let end = table.end_lead_if_done(&lead, now, due).expect("it is over");
         assert!(end.wakes_gate);

@@ -4,8 +4,9 @@
 //! # Invariants
 //!
 //! - A lease that lingers is its queue's holder, and no call waits in that queue.
-//! - The client releases it as soon as the I/O thread hears that another process waits, and at the
-//!   end of its time. It also releases it before a call that it does not suit.
+//! - The client releases such a lease as soon as the I/O thread hears that another process waits,
+//!   and when its time to linger is over. If a lease does not suit the next call, the client
+//!   releases the lease before that call.
 
 use std::cmp::Reverse;
 use std::time::Duration;

@@ -122,12 +122,13 @@ use worker::Worker;
 ///
 /// - the validity that is left is at least the `min_validity` of the next waiter, and half of what
 ///   a new lease of that waiter's TTL would have. [`Guard::remaining`] shows how much is left;
-/// - it is [kept alive](LockOptions::keep_alive) exactly if the next waiter asked for that, and
-///   neither of the two asked for a fence or an announcement;
+/// - it is [kept alive](LockOptions::keep_alive) if, and only if, the next waiter asked for that;
+/// - neither of the two asked for a fence or an announcement;
 /// - no caller read its token or gave it away: with the token, that caller could release the lock
 ///   of the next holder;
-/// - it was handed on less than [`Config::local_turns`] times in a row, or 8 times while another
-///   process is known to wait: other processes get their chance.
+/// - it holds one key, and neither `max_extensions` nor `max_hold` is set;
+/// - the client handed it on fewer than [`Config::local_turns`] times in a row, and fewer than 8
+///   times if another process is known to wait: other processes get their chance.
 ///
 /// Otherwise the client releases the lease, and the next waiter competes.
 ///
@@ -136,7 +137,7 @@ use worker::Worker;
 /// A caller that blocks while no other call is under way leads. It writes, waits at the sockets and
 /// reads in the place of the I/O thread until its call is done. It does so for the calls that come
 /// meanwhile, too. Then no thread has to wake another. The next leader reads the late answers of
-/// the nodes beyond the quorum; after a millisecond without calls, the I/O thread reads them.
+/// the nodes beyond the quorum; after 10 ms without calls, the I/O thread reads them.
 ///
 /// Each other call costs two hand-overs between threads more. The caller wakes the driving thread
 /// (a write to an eventfd, unless that thread is awake), and the driving thread wakes the caller.

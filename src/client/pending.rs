@@ -60,7 +60,8 @@ impl PendingCall {
                 return (Then::Wakes, table.calls.listen(self.call, Listener::None));
             }
         };
-        // Another caller may end a call that is queued, and a lock may last.
+        // Only a short call makes its caller lead. Another caller may have to end a queued call, and
+        // a wait for a loss lasts as long as the lock.
         let place = table.calls.at(self.call);
         let is_short = place.stage == Stage::UnderWay && place.kind != CallKind::Loss;
         self.leads |= is_short && own.is_some_and(|own| table.begin_lead(own));
@@ -80,7 +81,7 @@ impl PendingCall {
         let mut caller = Caller::Blocks { own };
         loop {
             if std::mem::take(&mut self.leads) {
-                if let Some(taken) = self.owner.inner.lead(Lead::until(self.call, ends)) {
+                if let Some(taken) = self.owner.inner.lead(Lead::until(self.call, own, ends)) {
                     self.is_taken = true;
                     return Some(taken);
                 }

@@ -29,7 +29,7 @@ pub(super) struct Holder {
     pub(super) turns: u32,
     /// Another process waits for it.
     pub(super) is_wanted_elsewhere: bool,
-    /// How it is kept alive.
+    /// Whether the client keeps it alive.
     pub(super) keep_alive: bool,
     pub(super) is_fenced: bool,
     /// The holder's name is beside the lock.
@@ -113,7 +113,8 @@ impl Queues {
         self.enter_with(&key, slots)
     }
 
-    /// If no call waits in the queue of a slot, the first of another slot's longest queue does so.
+    /// If no call waits in the queue of a slot, the first call of the longest queue of another slot
+    /// moves there.
     #[inline]
     pub(super) fn pull(&mut self, index: QueueIndex, calls: &mut Calls) {
         let queue = self.at(index);

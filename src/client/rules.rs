@@ -15,7 +15,7 @@ use crate::retry::Retry;
 use crate::rules;
 use crate::time::Instant;
 
-/// How often in a row a lease is handed on while another process waits for it.
+/// How often in a row, at most, the client hands a lease on while another process waits for it.
 const TURNS_WANTED_ELSEWHERE: u32 = 8;
 
 #[derive(Debug)]
@@ -144,7 +144,7 @@ impl Rules {
     }
 
     /// The ballot of an attempt that never went to the nodes. The nodes of `holds` hold the key for
-    /// another client.
+    /// another caller of this client.
     pub(super) fn queued_ballot(&self, holds: NodeMask) -> Ballot {
         self.ballot(NodeMask::EMPTY, holds, Cause::Queued)
     }

@@ -19,7 +19,7 @@ use super::calls::{CallResult, Listener, notify_all};
 use super::indices::CallIndex;
 use super::inner::{Inner, Owner, Threads};
 use super::rules::Rules;
-use super::sleeping::{Due, Lead, LeadEnd, Place};
+use super::sleeping::{Lead, LeadEnd, Place};
 use super::table::{Command, Table, Task};
 use super::{Call, Client, Guard, wait_all};
 use crate::config::Config;
@@ -106,7 +106,7 @@ impl Network {
         let Self { engine, replies, commands, tell, .. } = self;
         let end = inner.with(|table| {
             if lead.is_some() && table.leader_leaves() {
-                return Some(table.end_lead(Due::Now));
+                return Some(table.end_lead(None, 0));
             }
             table.hand_out(engine, false, now(), replies, tell);
             let end = lead.and_then(|lead| table.end_lead_if_done(lead, now(), || Instant::MAX));

@@ -3,14 +3,14 @@
 //!
 //! # Invariants
 //!
-//! - At most one thread drives. While none drives, one sleeps that is woken for new work. It is up
-//!   by the time at which something is due.
-//! - At most one caller leads, or waits for the I/O thread to make room: no other call may wait for
-//!   the end of the leader's.
+//! - At most one thread drives. While no thread drives, one thread sleeps, and others wake it for
+//!   new work. The sleeper wakes by itself when something is due.
+//! - At most one caller leads, or waits for the I/O thread to make room. A second such caller would
+//!   wait until the leader's call ends.
 //! - Only the driving thread completes the leader's call: only commands wake a thread that sleeps
 //!   at the sockets.
-//! - The leader wakes no task. An executor may put a woken task behind the one that runs on the
-//!   same thread, and that one blocks.
+//! - The leader wakes no task. An executor may queue a woken task behind the task that runs on the
+//!   leader's thread, and the leader blocks that thread.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use crate::time::Instant;
 
 /// The I/O thread leaves the sockets to the callers until none has led for this long. Until then
 /// the next leader reads the late answers of the nodes beyond the quorum.
-pub(super) const LOOKS_AFTER: Duration = Duration::from_millis(1);
+pub(super) const LOOKS_AFTER: Duration = Duration::from_millis(10);
 
 /// Where a thread sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +31,17 @@ pub(super) enum Place {
     Gate,
     /// The driving thread sleeps here, at the sockets.
     Sockets,
+}
+
+/// The I/O thread, beside the leader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum IoThread {
+    /// It is up, or has been woken: it looks at the table next.
+    Up,
+    /// It sleeps at its gate at most until then, and hears the sockets.
+    Hears { until: Instant },
+    /// It sleeps at its gate until then, and hears no socket.
+    IsDeaf { until: Instant },
 }
 
 #[derive(Debug)]
@@ -44,12 +55,7 @@ pub(super) struct Sleeping {
     pub(super) must_leave: bool,
     /// The thread to wake for new work, and when it wakes by itself; `None` while a thread drives.
     pub(super) asleep: Option<(Place, Instant)>,
-    /// When the I/O thread wakes at its gate.
-    pub(super) gate_until: Instant,
-    /// The I/O thread is up, or will be within [`LOOKS_AFTER`].
-    pub(super) looks_soon: bool,
-    /// The I/O thread sleeps, and hears no socket.
-    pub(super) is_deaf: bool,
+    pub(super) io_thread: IoThread,
     /// A lock has begun to linger: the I/O thread must hear of other clients at once.
     pub(super) must_listen: bool,
     /// How often a caller led, and how often when the I/O thread last looked.
@@ -64,9 +70,7 @@ impl Sleeping {
             is_led: false,
             must_leave: false,
             asleep: None,
-            gate_until: Instant::MAX,
-            looks_soon: true,
-            is_deaf: false,
+            io_thread: IoThread::Up,
             must_listen: false,
             leads: 0,
             leads_seen: 0,
@@ -89,6 +93,8 @@ impl Sleeping {
 pub(super) struct Lead {
     /// The leader's call; `None` if no call under way is its own.
     pub(super) call: Option<CallIndex>,
+    /// How many calls in the table are the leader's own. It leads again for those that are left.
+    pub(super) own: usize,
     pub(super) ends: Instant,
     /// The leader has written the commands.
     pub(super) has_written: bool,
@@ -96,29 +102,19 @@ pub(super) struct Lead {
 
 impl Lead {
     /// A lead until the call is done, at most until `ends`.
-    pub(super) const fn until(call: CallIndex, ends: Instant) -> Self {
-        Self { call: Some(call), ends, has_written: false }
+    pub(super) const fn until(call: CallIndex, own: usize, ends: Instant) -> Self {
+        Self { call: Some(call), own, ends, has_written: false }
     }
 
     /// A lead until all commands are written.
     pub(super) const fn once() -> Self {
-        Self { call: None, ends: Instant::MAX, has_written: false }
+        Self { call: None, own: 0, ends: Instant::MAX, has_written: false }
     }
 
     /// Whether the leader waits for an answer of the nodes.
     pub(super) const fn waits(&self) -> bool {
         self.call.is_some()
     }
-}
-
-/// When the driver must be driven next, at the end of a lead.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Due {
-    /// The I/O thread has to drive.
-    Now,
-    At(Instant),
-    /// At the I/O thread's next look, which comes soon.
-    Soon,
 }
 
 /// The duties of a thread at the end of its lead.

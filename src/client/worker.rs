@@ -8,7 +8,7 @@ use super::calls::{CallKind, CallResult, Listener, notify_all};
 use super::indices::CallIndex;
 use super::inner::Inner;
 use super::rules::Lists;
-use super::sleeping::{Due, Lead, LeadEnd, Place};
+use super::sleeping::{Lead, LeadEnd, Place};
 use super::table::{Command, Task};
 use crate::driver::clock::now;
 use crate::driver::{Completion, Connecting, Driver, Outcome, Poller};
@@ -294,7 +294,7 @@ impl Worker {
         let (time, mut end) = (driver.engine().last_pass(), None);
         inner.with(|table| {
             if lead.is_some() && table.leader_leaves() {
-                end = Some(table.end_lead(Due::Now));
+                end = Some(table.end_lead(None, 0));
                 return;
             }
             let has_lost = driver.take_loss();
