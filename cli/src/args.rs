@@ -27,13 +27,13 @@ Start with:  redbolt demo
 
 Durations are written as 30s, 250ms or 1m30s.
 
-What stands under 'Nodes and safety' can also be set in the environment (REDBOLT_MAX_TTL) or in a
+You can also set the options under 'Nodes and safety' in the environment (REDBOLT_MAX_TTL) or in a
 file (max-ttl = \"30s\"). An option comes first, then the variable, then the file.
 
 Exit codes:
   0      done
   1      doctor: locks are safe, and some node does not vote;
-         demo: something was oversold, not all was sold, or a stale write was accepted;
+         demo: something was oversold, or not all was sold;
          unlock --force: not confirmed, and nothing was done
   64     the command line is wrong
   69     no quorum: too few nodes could be reached or answered in time; status, leader: unknown; ls: locks
@@ -41,7 +41,7 @@ Exit codes:
   70     run, elect: a lock was lost before or while CMD ran, or --max-hold was over; unlock, extend: it is no longer held
   71     the operating system refused something
   75     the lock is taken; ls --wait: a lock still has no vote to spare
-  77     no quorum, because nodes refuse the user, the password, or what the user may do
+  77     no quorum: nodes refuse the user, the password or a command of this user
   78     doctor: no lock can be taken, or two clients could come to hold one
   79     run, elect: CMD had to end and could not be killed: it may still run
   128+n  ended by signal n (status --watch, leader --watch, top, node: 0)
@@ -54,7 +54,7 @@ pub(crate) struct Global {
     /// The masters, comma-separated: redis://host:port, rediss://.. for TLS, unix:///path, host:port
     #[arg(long, global = true, value_name = "URL,..")]
     pub(crate) nodes: Option<String>,
-    /// The masters that are to replace them: a lock needs a quorum of both lists [default: none]
+    /// The masters that will replace --nodes: a lock then needs a quorum of both lists [default: none]
     #[arg(long, global = true, value_name = "URL,..")]
     pub(crate) next_nodes: Option<String>,
     /// Longest TTL that any client of these locks uses [default: 30s]
@@ -63,7 +63,7 @@ pub(crate) struct Global {
     /// Whether a restarted node waits for --max-ttl before it votes [default: on]
     #[arg(long, global = true, value_name = "on|off", hide_possible_values = true)]
     pub(crate) restart_guard: Option<Switch>,
-    /// Whether a master that may fail over must cease when it is cut off [default: on]
+    /// Whether a master that may fail over must stop taking writes when it is cut off [default: on]
     #[arg(long, global = true, value_name = "on|off", hide_possible_values = true)]
     pub(crate) failover_guard: Option<Switch>,
     /// Votes needed for a lock [default: more than half of the nodes]
@@ -143,8 +143,8 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Without --nodes it starts five embedded nodes; one is killed, one hangs and one restarts without
-its memory while the sale goes on. With --nodes nothing is made to fail.
+Without --nodes it starts five embedded nodes. While the sale goes on, one is killed, one hangs, and
+two restart without their memory. With --nodes the demo makes no node fail.
 
 Exit code 0 only if every piece was sold exactly once, else 1.
 
@@ -227,7 +227,7 @@ pub(crate) struct ShareArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 With --force it shows who holds the lock, asks, and takes the lock from that holder and no other: if
-it has gone to another meanwhile, that one keeps it. The holder does not stop by that: it works on
+another client has got it meanwhile, that client keeps it. The holder does not stop by that: it works on
 until it learns of its loss, so stop it first, or let the resource refuse it by its fence. The holder is
 told: redbolt run and elect look at once, and end CMD within their --grace. Where no word reaches them
 they learn of it with their next extension, after a third of their TTL; a holder that never extends the

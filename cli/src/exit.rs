@@ -214,9 +214,9 @@ const HELD: Denied = (Cause::Held.name(), Cause::Held.text());
 /// Why a node does not extend a lock.
 const GONE: Denied = ("gone", "not there with this token");
 
-/// The code of a command that had no quorum, by the cause of each node. It is a matter of rights where
-/// nodes refuse the user, and would make a quorum with those that answer. A node counts with them too if
-/// its answer was not waited for: so the order of the answers changes nothing.
+/// The code of a command that had no quorum, by the cause of each node. Rights are missing if the nodes
+/// that refuse the user make a quorum together with the nodes that answer. A node counts as one that
+/// answers if the client did not wait for its answer. So the order of the answers changes nothing.
 pub(crate) fn code_without_quorum(causes: impl Iterator<Item = Cause>, quorum: usize) -> u8 {
     let (mut refused, mut others) = (0, 0);
     for cause in causes {

@@ -35,7 +35,7 @@ pub(crate) fn run(global: &Global, args: &LockArgs) -> Result<(), Failure> {
     });
     let result = result.and_then(|lease| {
         session.gather_votes(&lease)?;
-        // If this or printing fails, the drop of the lease releases the lock again.
+        // If printing or the detach fails, the drop of the lease releases the lock again.
         announce(&session, &lease, global.json)?;
         session.driver.detach(&lease)?;
         Ok(())

@@ -13,7 +13,7 @@ use crate::args::Global;
 use crate::exit::Failure;
 use crate::switch::Switch;
 
-/// What clients call themselves that were given no name.
+/// The name of clients that got no other.
 const PROGRAM: &str = "redbolt";
 
 /// The clients' default for the longest TTL.

@@ -17,7 +17,7 @@ use crate::output::{Paint, short};
 use crate::signals::{ENDING, Signals};
 use crate::terminal::{Picture, height, is_live, width};
 
-/// How often the command drives the client, and looks for a key.
+/// How often the command looks for signals and at the keyboard.
 const STEP: Duration = Duration::from_millis(20);
 
 /// More locks than any screen has lines.

@@ -105,7 +105,7 @@ pub(crate) fn command(args: &CommandArgs) -> Vec<OsString> {
     vec![shell.unwrap_or_else(|| "/bin/sh".into()), "-c".into(), line.clone()]
 }
 
-/// What a holder is called that was given no name: the subcommand and the file that runs, never its
+/// The name of a holder without a name of its own: the subcommand and the file that runs, never its
 /// arguments.
 pub(crate) fn name_of(subcommand: &str, args: &CommandArgs) -> String {
     let command = command(args);
@@ -175,8 +175,8 @@ pub(crate) fn under(
     Ok(Ended { code, was_ended, names, lost, held_for, signal, is_held: released? })
 }
 
-/// The variables about its lock for the command. With several locks it finds none of them, nor
-/// those that this process itself may have found.
+/// The variables that tell the command about its lock. With several locks all four are unset, even
+/// if this process inherited them.
 fn environment(names: &[&[u8]], lease: &Lease) -> [(&'static str, Option<OsString>); 4] {
     let only = (names.len() == 1).then_some(lease);
     let single = only.filter(|lease| lease.keys().count() == 1);

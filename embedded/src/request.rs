@@ -125,7 +125,7 @@ impl Parser {
         }
     }
 
-    /// Drops consumed bytes, but only once they are the larger part: each byte moves at most once.
+    /// Drops consumed bytes once they are the larger part: so it moves fewer bytes than it drops.
     fn reclaim(&mut self) {
         if self.at == self.buffer.len() {
             self.buffer.clear();

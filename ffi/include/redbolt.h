@@ -27,13 +27,13 @@ enum redbolt_code
  {
   // The call did what it was asked for.
   REDBOLT_OK = 0,
-  // Another client holds the lock. Try again later.
+  // Another client, or another caller of this client, holds the lock. Try again later.
   REDBOLT_TAKEN = 1,
   // Too few nodes could vote or answered in time. Try again; the message names the nodes.
   REDBOLT_NO_QUORUM = 2,
   // The lease is over, or was won with less validity than the call asked for.
   REDBOLT_EXPIRED = 3,
-  // So many nodes lost the key that no quorum holds it. Stop the work.
+  // The lock is lost: no quorum holds the key any more, or its time is over. Stop the work.
   REDBOLT_LOST = 4,
   // The lock was over before it was unlocked. Another holder may have been at work.
   REDBOLT_NOT_HELD = 5,
@@ -167,13 +167,13 @@ enum redbolt_vote
   : uint8_t
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
  {
-  // The node was not asked.
+  // The client has no such node.
   REDBOLT_VOTE_NONE = 0,
   // The node wrote the key.
   REDBOLT_VOTE_GRANTED = 1,
-  // The node holds the key for another client.
+  // The node holds the key for another client, or for another caller of this client.
   REDBOLT_VOTE_DENIED = 2,
-  // The node wrote nothing; the message says why.
+  // The node wrote nothing, or the client did not ask it; the message says why.
   REDBOLT_VOTE_FAILED = 3,
   // The key may have been written: no clear answer came in time.
   REDBOLT_VOTE_UNKNOWN = 4,
@@ -248,7 +248,7 @@ typedef struct redbolt_driver redbolt_driver;
 typedef struct {
   // The code that the call returned.
   int32_t code;
-  // How many nodes were asked; zero if the nodes had no part in it.
+  // How many nodes the client has, whether it asked them or not. Zero: the nodes had no part.
   uint32_t nodes;
   // How many votes were needed.
   uint32_t quorum;
@@ -261,10 +261,11 @@ typedef struct {
 // What one call for a lock asks for. Set `ttl_ns`, and leave the rest zero:
 // `redbolt_options options = {.ttl_ns = 10 * REDBOLT_S};`
 typedef struct {
-  // Each node drops the lock so long after it granted it: 4 ms to the configured longest TTL,
-  // whole milliseconds, rounded down.
+  // Each node drops the lock this long after it granted the lock. From 4 ms (with the default
+  // drift) to the configured longest TTL; whole milliseconds, rounded down.
   uint64_t ttl_ns;
-  // The call ends at the latest after this. Zero: as the configuration has it, 10 s by default.
+  // A call that waits ends after this, or after `REDBOLT_RETRY_TIMEOUT_NS` (10 s by default) if
+  // that is less. Zero: `REDBOLT_RETRY_TIMEOUT_NS` alone.
   uint64_t timeout_ns;
   // The call fails if less than this is left of the lease when it would return.
   uint64_t min_validity_ns;
@@ -346,8 +347,9 @@ redbolt_code redbolt_client_new(const redbolt_config *config,
 // thread may be in a call of the client.
 void redbolt_client_free(redbolt_client *client);
 
-// Ends all calls with `REDBOLT_CLOSED`, and sends the releases that are owed, for at most `limit_ns`.
-// `owed`, which may be null, gets how many the nodes have not confirmed: those end with their TTL.
+// Ends all calls with `REDBOLT_CLOSED`, but a `redbolt_wait_lost` with `REDBOLT_LOST`. Sends the
+// releases that the client owes, for at most `limit_ns`. `owed`, which may be null, gets how many
+// releases the nodes have not confirmed. The keys of those releases end with their TTL.
 redbolt_code redbolt_client_shutdown(redbolt_client *client,
                                      uint64_t limit_ns,
                                      uint64_t *owed,
@@ -410,9 +412,10 @@ redbolt_code redbolt_lease_state(redbolt_client *client,
                                  redbolt_lease_info *info,
                                  redbolt_error *error);
 
-// Waits until the lock is over, for at most `limit_ns`: `REDBOLT_LOST`, or `REDBOLT_TIMED_OUT`. For a
-// lock that is kept alive it returns as soon as the client knows. Meanwhile other threads may extend
-// and unlock the lease; after an unlock the call ends with `REDBOLT_NOT_A_LEASE`.
+// Waits until the lock is over, for at most `limit_ns`: `REDBOLT_LOST`, or `REDBOLT_TIMED_OUT`. A
+// shutdown of the client also ends the call with `REDBOLT_LOST`. For a lock that is kept alive, the
+// call returns as soon as the client knows. Meanwhile other threads may extend and unlock the lease.
+// After an unlock the call ends with `REDBOLT_NOT_A_LEASE`.
 redbolt_code redbolt_wait_lost(redbolt_client *client,
                                redbolt_lease lease,
                                uint64_t limit_ns,
@@ -454,12 +457,13 @@ redbolt_code redbolt_driver_new(const redbolt_config *config,
 // nothing to do.
 void redbolt_driver_free(redbolt_driver *driver);
 
-// The one descriptor to watch for reading, while the driver lives; -1 if there is none. Do not read
-// from it or close it.
+// The one descriptor to watch for reading, while the driver lives. Do not read from it or close
+// it. -1: `driver` is null, the driver had a fault, or another thread is in a call of it.
 int redbolt_driver_fd(redbolt_driver *driver);
 
-// After how many nanoseconds to drive, though the descriptor is silent: 0 now, -1 never. Ask again
-// after each call of the driver.
+// After how many nanoseconds to drive, though the descriptor is silent: 0 now, -1 never. Also -1:
+// `driver` is null, the driver had a fault, or another thread is in a call of it. Ask again after
+// each call of the driver.
 int64_t redbolt_driver_timeout_ns(redbolt_driver *driver);
 
 // Reads all answers, handles what is due, and writes what was submitted. Never blocks. Call it when

@@ -37,7 +37,8 @@ pub(crate) fn or_else<T>(otherwise: T, body: impl FnOnce() -> Option<T>) -> T {
 /// `pointer` is null, or one that this library returned and has not freed.
 pub(crate) unsafe fn object<'a, T>(pointer: *const T) -> Result<&'a T, Failure> {
     // SAFETY: by this function's contract.
-    unsafe { pointer.as_ref() }.ok_or(Failure::Argument("the object is null"))
+    unsafe { pointer.as_ref() }
+        .ok_or(Failure::Argument("the client, driver or configuration is null"))
 }
 
 /// Writes a result for the caller.

@@ -109,8 +109,9 @@ pub unsafe extern "C" fn redbolt_client_free(client: *mut redbolt_client) {
     unsafe { free(client) }
 }
 
-/// Ends all calls with `REDBOLT_CLOSED`, and sends the releases that are owed, for at most `limit_ns`.
-/// `owed`, which may be null, gets how many the nodes have not confirmed: those end with their TTL.
+/// Ends all calls with `REDBOLT_CLOSED`, but a `redbolt_wait_lost` with `REDBOLT_LOST`. Sends the
+/// releases that the client owes, for at most `limit_ns`. `owed`, which may be null, gets how many
+/// releases the nodes have not confirmed. The keys of those releases end with their TTL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_client_shutdown(
     client: *mut redbolt_client,
@@ -301,9 +302,10 @@ pub unsafe extern "C" fn redbolt_lease_state(
     unsafe { with_client(client, error, body) }
 }
 
-/// Waits until the lock is over, for at most `limit_ns`: `REDBOLT_LOST`, or `REDBOLT_TIMED_OUT`. For a
-/// lock that is kept alive it returns as soon as the client knows. Meanwhile other threads may extend
-/// and unlock the lease; after an unlock the call ends with `REDBOLT_NOT_A_LEASE`.
+/// Waits until the lock is over, for at most `limit_ns`: `REDBOLT_LOST`, or `REDBOLT_TIMED_OUT`. A
+/// shutdown of the client also ends the call with `REDBOLT_LOST`. For a lock that is kept alive, the
+/// call returns as soon as the client knows. Meanwhile other threads may extend and unlock the lease.
+/// After an unlock the call ends with `REDBOLT_NOT_A_LEASE`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_wait_lost(
     client: *mut redbolt_client,

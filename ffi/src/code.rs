@@ -8,13 +8,13 @@ use std::ffi::c_char;
 pub enum redbolt_code {
     /// The call did what it was asked for.
     REDBOLT_OK = 0,
-    /// Another client holds the lock. Try again later.
+    /// Another client, or another caller of this client, holds the lock. Try again later.
     REDBOLT_TAKEN = 1,
     /// Too few nodes could vote or answered in time. Try again; the message names the nodes.
     REDBOLT_NO_QUORUM = 2,
     /// The lease is over, or was won with less validity than the call asked for.
     REDBOLT_EXPIRED = 3,
-    /// So many nodes lost the key that no quorum holds it. Stop the work.
+    /// The lock is lost: no quorum holds the key any more, or its time is over. Stop the work.
     REDBOLT_LOST = 4,
     /// The lock was over before it was unlocked. Another holder may have been at work.
     REDBOLT_NOT_HELD = 5,

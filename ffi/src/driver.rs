@@ -132,8 +132,8 @@ pub unsafe extern "C" fn redbolt_driver_free(driver: *mut redbolt_driver) {
     unsafe { free(driver) }
 }
 
-/// The one descriptor to watch for reading, while the driver lives; -1 if there is none. Do not read
-/// from it or close it.
+/// The one descriptor to watch for reading, while the driver lives. Do not read from it or close
+/// it. -1: `driver` is null, the driver had a fault, or another thread is in a call of it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_driver_fd(driver: *mut redbolt_driver) -> c_int {
     or_else(-1, || {
@@ -142,8 +142,9 @@ pub unsafe extern "C" fn redbolt_driver_fd(driver: *mut redbolt_driver) -> c_int
     })
 }
 
-/// After how many nanoseconds to drive, though the descriptor is silent: 0 now, -1 never. Ask again
-/// after each call of the driver.
+/// After how many nanoseconds to drive, though the descriptor is silent: 0 now, -1 never. Also -1:
+/// `driver` is null, the driver had a fault, or another thread is in a call of it. Ask again after
+/// each call of the driver.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_driver_timeout_ns(driver: *mut redbolt_driver) -> i64 {
     or_else(-1, || {

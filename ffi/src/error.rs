@@ -17,13 +17,13 @@ pub const REDBOLT_MESSAGE_MAX: usize = 1024;
 #[repr(u8)]
 #[derive(Clone, Copy, Debug)]
 pub enum redbolt_vote {
-    /// The node was not asked.
+    /// The client has no such node.
     REDBOLT_VOTE_NONE = 0,
     /// The node wrote the key.
     REDBOLT_VOTE_GRANTED = 1,
-    /// The node holds the key for another client.
+    /// The node holds the key for another client, or for another caller of this client.
     REDBOLT_VOTE_DENIED = 2,
-    /// The node wrote nothing; the message says why.
+    /// The node wrote nothing, or the client did not ask it; the message says why.
     REDBOLT_VOTE_FAILED = 3,
     /// The key may have been written: no clear answer came in time.
     REDBOLT_VOTE_UNKNOWN = 4,
@@ -36,7 +36,7 @@ pub enum redbolt_vote {
 pub struct redbolt_error {
     /// The code that the call returned.
     pub code: i32,
-    /// How many nodes were asked; zero if the nodes had no part in it.
+    /// How many nodes the client has, whether it asked them or not. Zero: the nodes had no part.
     pub nodes: u32,
     /// How many votes were needed.
     pub quorum: u32,

@@ -75,7 +75,7 @@ impl<T: Default> Handles<T> {
         if is_live { Ok(&mut found.value) } else { Err(Failure::NotALease) }
     }
 
-    /// The first live value that is so. It looks at all places.
+    /// The first live value for which `is_it` is true. It looks at one place after the other.
     pub(crate) fn find(&self, is_it: impl Fn(&T) -> bool) -> Option<(redbolt_lease, &T)> {
         let mut live = self.places.iter().enumerate().filter(|(_, found)| found.serial != 0);
         let (place, found) = live.find(|(_, found)| is_it(&found.value))?;

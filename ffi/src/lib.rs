@@ -5,8 +5,8 @@
 //!
 //! - No panic crosses the border: `border` catches it, and the call returns `REDBOLT_PANIC`.
 //! - A lease is a number, not a pointer: `handles` knows whether it is still one.
-//! - A pointer from C is read or written only in `border`, `bytes` and `error`, after the check for
-//!   null. Each `unsafe` says what C must keep to.
+//! - Only `border` and `bytes` read or write through a pointer from C, after the check for null.
+//!   Each `unsafe` says what C must keep to.
 
 #![expect(non_camel_case_types, reason = "these are the names in C")]
 #![expect(

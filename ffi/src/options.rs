@@ -28,10 +28,11 @@ const ALL: u32 = redbolt_option::REDBOLT_KEEP_ALIVE as u32
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct redbolt_options {
-    /// Each node drops the lock so long after it granted it: 4 ms to the configured longest TTL,
-    /// whole milliseconds, rounded down.
+    /// Each node drops the lock this long after it granted the lock. From 4 ms (with the default
+    /// drift) to the configured longest TTL; whole milliseconds, rounded down.
     pub ttl_ns: u64,
-    /// The call ends at the latest after this. Zero: as the configuration has it, 10 s by default.
+    /// A call that waits ends after this, or after `REDBOLT_RETRY_TIMEOUT_NS` (10 s by default) if
+    /// that is less. Zero: `REDBOLT_RETRY_TIMEOUT_NS` alone.
     pub timeout_ns: u64,
     /// The call fails if less than this is left of the lease when it would return.
     pub min_validity_ns: u64,

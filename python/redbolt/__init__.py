@@ -8,7 +8,8 @@
             ...
 
 `redbolt.asyncio` has the same for tasks, without a thread. `redbolt.testing` has nodes in the process, for
-tests. All exceptions are kinds of `redbolt.Error`; each has the votes of the nodes.
+tests. A call that fails raises a kind of `redbolt.Error`. Its `votes` say what each node answered, and are
+empty if no node was asked.
 """
 
 from redbolt._errors import (

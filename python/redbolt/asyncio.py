@@ -33,8 +33,8 @@ __all__ = ["Client", "Lease", "Locking"]
 class Client:
     """Locks on independent Redis or Valkey servers, for the tasks of one event loop.
 
-    Takes the nodes and the settings of `redbolt.Client`, but for `linger`. Making it connects to nothing:
-    the first lock does, from the running event loop. Once that loop is closed, and in a process that was
+    Takes the nodes and the settings of `redbolt.Client`. Making it connects to nothing: the first lock
+    does, from the running event loop. Once that loop is closed, and in a process that was
     forked, the client connects anew with its next lock.
 
     `async with client:` shuts it down at the end of the block.
@@ -68,7 +68,7 @@ class Client:
             async with client.lock("sku:42", ttl=10) as lease: ...
             lease = await client.lock("sku:42", ttl=10)  # and later: await lease.unlock()
 
-        The arguments and exceptions are those of `redbolt.Client.lock`. It costs one round trip to the
+        The arguments are those of `redbolt.Client.lock`, without `linger`, and so are the exceptions. It costs one round trip to the
         nodes. The holder's release wakes a call that waits.
         """
         asked = (key, ttl, timeout, keep_alive, fenced, slots, read, write, min_validity)

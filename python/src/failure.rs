@@ -21,8 +21,9 @@ pub(crate) enum Failure {
     Unlocked,
     /// The work under the lock took longer than the lease.
     Overran,
-    /// The client or lease is of the parent of a fork, or was shut down.
+    /// The client was shut down.
     Closed,
+    /// The client or the lease belongs to the parent of a fork.
     Fork,
 }
 

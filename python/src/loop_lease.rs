@@ -62,8 +62,8 @@ impl LoopLease {
         self.read(Reading::remaining).unwrap_or_default().as_secs_f64()
     }
 
-    /// Whether the lock is over: its time has passed, or so many nodes lost it that no quorum holds it.
-    /// Once true, it stays true. It asks no node.
+    /// Whether the lock is over: its time has passed, no quorum holds it, or this program unlocked it.
+    /// Always True in the child of a fork. Once true, it stays true. It asks no node.
     #[getter]
     fn lost(&self) -> bool {
         self.remaining() <= 0.0

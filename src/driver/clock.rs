@@ -14,7 +14,8 @@ const CLOCK: ClockId = ClockId::Boottime;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 const CLOCK: ClockId = ClockId::Monotonic;
 
-/// The system's wall clock: the time since the beginning of 1970. Only fences begin with it.
+/// The system's wall clock: the time since the beginning of 1970. Only fenced and announced
+/// locks use it.
 pub(super) fn wall() -> Duration {
     let time = clock_gettime(ClockId::Realtime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);

@@ -4,7 +4,8 @@
 //!
 //! # Contract
 //!
-//! - [`Driver::drive`] never blocks. It makes no system call when nothing is ready, owed or due.
+//! - [`Driver::drive`] never blocks. When nothing is ready, owed or due, it makes no system call; a
+//!   [`standalone`](Driver::standalone) driver makes one, the poll of its sockets.
 //! - The driver registers its sockets edge-triggered with the given registry and tokens. The caller
 //!   hands every event to [`Driver::ready`].
 //!
@@ -460,8 +461,9 @@ impl Driver {
 }
 
 impl AsFd for Driver {
-    /// A descriptor that is readable when the driver has something to do. It is useful for a driver
-    /// that [`Driver::standalone`] made; for others it is the poll of the registry's owner.
+    /// A descriptor that is readable when a socket of the driver has an event. Work that is due by
+    /// time does not make it readable: see [`Driver::next_deadline`]. It is useful for a driver that
+    /// [`Driver::standalone`] made; for others it is the poll of the registry's owner.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.registry.as_fd()
     }

@@ -33,7 +33,7 @@ impl Driver {
             } else if notice.may_pass() {
                 tracing::warn!(target: "redbolt", node, cause, "node refused for now");
             } else {
-                tracing::error!(target: "redbolt", node, cause, "node refused: it must be mended");
+                tracing::error!(target: "redbolt", node, cause, "node refused until you repair it");
             }
             self.logged.insert(notice.node);
         }

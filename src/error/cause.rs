@@ -205,13 +205,13 @@ impl Cause {
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
-            Self::None => "its answer was not waited for",
+            Self::None => "the client did not wait for its answer",
             Self::Held => "held by another",
             Self::NotConnected => "not connected",
             Self::Connecting => "does not answer yet",
             Self::ConnectionRefused => "connection refused",
             Self::ConnectTimeout => "no connection within the connect timeout",
-            Self::SocketPath => "the socket cannot be opened",
+            Self::SocketPath => "its socket is missing, or this user may not open it",
             Self::NameUnknown => "the host name has no address",
             Self::Network => "network error",
             Self::Closed => "closed the connection",
@@ -268,7 +268,7 @@ impl Cause {
             Self::ClockOff => "its clock differs too much from this machine's (max_clock_skew)",
             Self::FenceRefused => "did not accept the fence",
             Self::FenceCounter => "the key of the fences holds something else",
-            Self::Gone => "the key is gone again",
+            Self::Gone => "the key was set and is gone again",
         }
     }
 

@@ -175,7 +175,7 @@ pub enum LockError {
         len: usize,
     },
     /// These keys, or so many slots, cannot be locked together.
-    #[error("no such set of keys can be locked: {why}")]
+    #[error("these keys or slots cannot be locked: {why}")]
     InvalidKeys {
         /// The reason, in words.
         why: &'static str,
@@ -187,7 +187,7 @@ pub enum LockError {
     #[error("the client was shut down")]
     Closed,
     /// The operating system refused a call that the event loop needs.
-    #[error("event loop: {0}")]
+    #[error("the operating system refused a call of the event loop: {0}")]
     System(io::ErrorKind),
 }
 
@@ -252,7 +252,7 @@ pub enum ExtendError {
     #[error("the client was shut down")]
     Closed,
     /// The operating system refused a call that the event loop needs.
-    #[error("event loop: {0}")]
+    #[error("the operating system refused a call of the event loop: {0}")]
     System(io::ErrorKind),
 }
 
@@ -279,7 +279,7 @@ pub enum UnlockError {
     #[error("the client was shut down")]
     Closed,
     /// The operating system refused a call that the event loop rests on; the release is owed.
-    #[error("event loop: {0}")]
+    #[error("the operating system refused a call of the event loop: {0}")]
     System(io::ErrorKind),
 }
 
@@ -287,9 +287,9 @@ pub enum UnlockError {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum DetachError {
-    /// These nodes may still run an earlier delete or extension of the lock: behind a command of the
-    /// client that adopts the lock, it would take that client's key. Where a node has only not
-    /// answered yet, try again after a round trip. Where a connection was lost with the command
+    /// An earlier delete or extension of the lock may still run on these nodes. Another client may
+    /// have adopted the lock by then, and the command would hit that client's key. If a node only
+    /// owes an answer, try again after a round trip. If a connection was lost with the command
     /// unanswered, release the lock and take it again.
     #[error("{nodes}: an earlier delete or extension of this lock may still run there")]
     Unsettled {
@@ -306,7 +306,7 @@ pub enum DetachError {
     #[error("the client was shut down")]
     Closed,
     /// The operating system refused a call that the event loop needs.
-    #[error("event loop: {0}")]
+    #[error("the operating system refused a call of the event loop: {0}")]
     System(io::ErrorKind),
 }
 
@@ -329,7 +329,7 @@ pub enum ConnectError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// The operating system refused a call that the event loop needs.
-    #[error("event loop: {0}")]
+    #[error("the operating system refused a call of the event loop: {0}")]
     System(#[from] io::Error),
     /// Too few nodes may vote, for these causes.
     #[error("no quorum of nodes: {0}")]
@@ -345,8 +345,8 @@ impl LockError {
     }
 
     /// Whether the same call may win later without any change by the caller: try again after some
-    /// time. Of the other errors, the caller must correct what is invalid; what was cancelled or
-    /// closed was ended on purpose; and what was [`Lost`](Self::Lost) may have been done in part.
+    /// time. Of the other errors, the caller must correct an invalid argument. Somebody ended a
+    /// cancelled or closed call on purpose. After [`Lost`](Self::Lost), part of the work may be done.
     ///
     /// A missing quorum is transient: nodes come back. The ballot, and a
     /// [notice](crate::Client::notices), name a node that a person must repair.

@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //!
-//! - At most two nodes are away at any time, so three of five always vote: each fault waits until
-//!   enough nodes have recovered from the one before.
+//! - At most two nodes are away at any time, so three of five always vote. The first four faults
+//!   concern two nodes only, and the last one waits until all nodes vote.
 
 use redbolt::inspect::{NodeHealth, NodeState};
 use redbolt_embedded::{Memory, Nodes};

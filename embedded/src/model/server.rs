@@ -221,7 +221,8 @@ impl Server {
 
     /// Begins another process life. All sessions of the last life are void: drop them.
     ///
-    /// Conditions stay as they are, except that a running script ends.
+    /// Conditions stay, with three exceptions: a running script ends, the count of evicted keys is
+    /// zero again, and a promotion no longer shows.
     pub fn restart(&mut self, life: Life, memory: Memory) {
         if let Memory::Lost = memory {
             self.keys = Keyspace::default();

@@ -49,7 +49,7 @@ impl TlsStream {
         Ok(Self { tcp, session, promised: 0, handshake_len: 0, is_begun: false })
     }
 
-    /// Whether the connection was open when last checked.
+    /// Whether the connection is made, so that the handshake has begun.
     pub(super) const fn is_begun(&self) -> bool {
         self.is_begun
     }
