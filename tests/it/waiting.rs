@@ -79,10 +79,12 @@ trait Holder {
     fn take(&mut self);
     /// Goes on for a moment.
     fn goes_on(&mut self);
+    /// A waiter has announced itself.
+    fn hears(&mut self) {}
     fn let_go(&mut self);
 }
 
-/// Its I/O thread reads all the time.
+/// It reads each announcement when it comes.
 struct Reading(Client, Option<Guard>);
 
 impl Holder for Reading {
@@ -92,6 +94,10 @@ impl Holder for Reading {
 
     fn goes_on(&mut self) {
         wait_released(&self.0, ms(1));
+    }
+
+    fn hears(&mut self) {
+        self.goes_on();
     }
 
     fn let_go(&mut self) {
@@ -148,6 +154,7 @@ fn pairs_in_order(cluster: &Cluster, transfers: bool, holder: &mut dyn Holder) -
                 wait_released(&waiter, ms(50));
             });
             assert!(eventually(PATIENCE, || cluster.calls("publish") > before));
+            holder.hears();
         }
         holder.let_go();
         let is_over = || order.lock().expect("nobody panics").len() == 4;
