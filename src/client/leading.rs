@@ -54,7 +54,8 @@ impl Table {
     pub(super) fn must_wake(&mut self, leads: bool) -> Option<Place> {
         let (place, until) = self.sleeping.asleep?;
         let must_listen = std::mem::take(&mut self.sleeping.must_listen);
-        let is_deaf = matches!(self.sleeping.io_thread, IoThread::IsDeaf { .. });
+        let is_deaf =
+            place == Place::Gate && matches!(self.sleeping.io_thread, IoThread::IsDeaf { .. });
         let is_due = !self.commands.is_empty() || self.due_at() < until || must_listen && is_deaf;
         if !is_due {
             return None;
@@ -131,8 +132,8 @@ impl Table {
         Some(LeadEnd { taken, ..self.end_lead(Some(due()), own) })
     }
 
-    /// The leader's call is over, or the leader leaves: it leads again for `own` calls. The driver
-    /// must be driven at `due`; `None` if at once.
+    /// The leader's call is over, or the leader leaves. It leads again for the `own` calls that are
+    /// left to it. The driver must be driven at `due`; `None` if at once.
     pub(super) fn end_lead(&mut self, due: Option<Instant>, own: usize) -> LeadEnd {
         (self.sleeping.is_led, self.sleeping.must_leave) = (false, false);
         if due.is_some()
@@ -147,13 +148,12 @@ impl Table {
         if sleeping.asleep.is_none() {
             sleeping.asleep = due.map(|due| (Place::Gate, due));
         }
-        let due = due.unwrap_or_default();
-        let wakes_gate = match sleeping.io_thread {
+        let wakes_gate = due.is_none_or(|due| match sleeping.io_thread {
             IoThread::Up => false,
             IoThread::Hears { until } => due < until,
             // A thread that hears no socket has to look, though nothing is due.
             IoThread::IsDeaf { until } => due < until || until == Instant::MAX || others_wait,
-        };
+        });
         if wakes_gate {
             sleeping.io_thread = IoThread::Up;
         }
@@ -191,10 +191,20 @@ mod tests {
     use crate::config::Config;
     use crate::options::LockOptions;
 
+    fn new_table() -> (Table, Instant) {
+        let rules = Rules::new(&Config::new(["h:1"]).unwrap()).unwrap();
+        (Table::new(rules, 8, false), Instant::from_nanos(1))
+    }
+
+    fn begin_lock(table: &mut Table, now: Instant) {
+        let options = LockOptions::new(Duration::from_secs(10));
+        let patience = options.patience(now);
+        table.begin_lock(b"k", &options, patience, &mut CallSpan::none(), now).unwrap();
+    }
+
     #[test]
     fn a_lock_that_lingers_wakes_the_thread_that_leaves_the_sockets_to_callers() {
-        let rules = Rules::new(&Config::new(["h:1"]).unwrap()).unwrap();
-        let (mut table, now) = (Table::new(rules, 8, false), Instant::from_nanos(1));
+        let (mut table, now) = new_table();
         let due = now + Duration::from_secs(1);
         assert_eq!(table.io_thread_falls_asleep(due), (Place::Gate, due));
         assert!(table.begin_lead(0));
@@ -212,8 +222,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_left_the_sockets_for_a_long_lead_looks_at_its_end_though_nothing_is_due() {
-        let rules = Rules::new(&Config::new(["h:1"]).unwrap()).unwrap();
-        let (mut table, now) = (Table::new(rules, 8, false), Instant::from_nanos(1));
+        let (mut table, now) = new_table();
         table.io_thread_falls_asleep(Instant::MAX);
         assert!(table.begin_lead(0));
         assert_eq!(table.leaves_sockets_until(now), Some(now + LOOKS_AFTER));
@@ -225,15 +234,12 @@ mod tests {
     #[test]
     fn a_thread_that_left_the_sockets_looks_for_the_caller_that_is_left_when_a_lead_ends() {
         for others in [0, 1] {
-            let rules = Rules::new(&Config::new(["h:1"]).unwrap()).unwrap();
-            let (mut table, now) = (Table::new(rules, 8, false), Instant::from_nanos(1));
+            let (mut table, now) = new_table();
             table.io_thread_falls_asleep(Instant::MAX);
             assert!(table.begin_lead(0));
             assert_eq!(table.leaves_sockets_until(now), Some(now + LOOKS_AFTER));
             for _ in 0..others {
-                let options = LockOptions::new(Duration::from_secs(10));
-                let patience = options.patience(now);
-                table.begin_lock(b"k", &options, patience, &mut CallSpan::none(), now).unwrap();
+                begin_lock(&mut table, now);
                 table.take_commands(&mut Vec::new());
             }
             let end = table.end_lead(Some(Instant::MAX), 0);
@@ -243,8 +249,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_left_the_sockets_looks_when_the_driver_must_be_driven_sooner() {
-        let rules = Rules::new(&Config::new(["h:1"]).unwrap()).unwrap();
-        let (mut table, now) = (Table::new(rules, 8, false), Instant::from_nanos(1));
+        let (mut table, now) = new_table();
         table.io_thread_falls_asleep(Instant::MAX);
         assert!(table.begin_lead(0));
         assert_eq!(table.leaves_sockets_until(now), Some(now + LOOKS_AFTER));
@@ -253,14 +258,21 @@ mod tests {
         assert!(table.end_lead(Some(now + LOOKS_AFTER / 2), 0).wakes_gate);
     }
 
+    /// A leader that panics may have noted a wake that it never made.
+    #[test]
+    fn a_leader_that_fails_wakes_the_thread_even_if_the_table_says_that_it_is_up() {
+        let (mut table, now) = new_table();
+        table.io_thread_falls_asleep(Instant::MAX);
+        assert!(table.begin_lead(0));
+        assert!(table.end_lead(Some(now), 0).wakes_gate);
+        assert!(table.end_lead(None, 0).wakes_gate);
+    }
+
     #[test]
     fn a_thread_that_a_leader_left_asleep_is_woken_for_what_is_due_after_the_lead() {
-        let rules = Rules::new(&Config::new(["h:1"]).unwrap()).unwrap();
-        let (mut table, now) = (Table::new(rules, 8, false), Instant::from_nanos(1));
+        let (mut table, now) = new_table();
         assert_eq!(table.io_thread_falls_asleep(Instant::MAX), (Place::Gate, Instant::MAX));
-        let options = LockOptions::new(Duration::from_secs(10));
-        let patience = options.patience(now);
-        table.begin_lock(b"k", &options, patience, &mut CallSpan::none(), now).unwrap();
+        begin_lock(&mut table, now);
         assert!(table.begin_lead(1));
         assert_eq!(table.must_wake(true), None);
         table.take_commands(&mut Vec::new());

@@ -33,14 +33,14 @@ pub(super) enum Place {
     Sockets,
 }
 
-/// The I/O thread, beside the leader.
+/// Whether the I/O thread sleeps at its gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IoThread {
-    /// It is up, or has been woken: it looks at the table next.
+    /// It does not, or a thread wakes it: it looks at the table before it sleeps there again.
     Up,
-    /// It sleeps at its gate at most until then, and hears the sockets.
+    /// It does, until then or until a socket is ready.
     Hears { until: Instant },
-    /// It sleeps at its gate until then, and hears no socket.
+    /// It does, until then, and hears no socket.
     IsDeaf { until: Instant },
 }
 
