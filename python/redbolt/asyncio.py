@@ -68,8 +68,8 @@ class Client:
             async with client.lock("sku:42", ttl=10) as lease: ...
             lease = await client.lock("sku:42", ttl=10)  # and later: await lease.unlock()
 
-        The arguments are those of `redbolt.Client.lock`, without `linger`, and so are the exceptions. It costs one round trip to the
-        nodes. The holder's release wakes a call that waits.
+        Takes the arguments of `redbolt.Client.lock` except `linger`, and raises the same exceptions. It
+        costs one round trip to the nodes. The holder's release wakes a call that waits.
         """
         asked = (key, ttl, timeout, keep_alive, fenced, slots, read, write, min_validity)
         return Locking(self, True, asked)
