@@ -163,8 +163,8 @@ impl Guard {
     /// Gives the lock away and returns its token; for several keys, the token of the first. Ask
     /// [`token_of`](Self::token_of) for the other tokens before you detach. The lock stays until its
     /// TTL ends, or until a client with key and token releases or adopts it
-    /// ([`unlock_token`](crate::Client::unlock_token), [`adopt`](crate::Client::adopt)). The guard
-    /// is over. From then on this client writes no command that changes a key by that token. Costs
+    /// ([`unlock_token`](crate::Client::unlock_token), [`adopt_all`](crate::Client::adopt_all)). The
+    /// guard is over. From then on this client writes no command that changes a key by that token. Costs
     /// no round trip.
     ///
     /// A dropped call may have given the lock away.

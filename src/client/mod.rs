@@ -379,9 +379,25 @@ impl Client {
         token: impl AsRef<[u8]>,
         options: impl Into<LockOptions>,
     ) -> Call<'static, Result<Guard, ExtendError>> {
-        let (key, token) = (key.as_ref().to_vec(), token.as_ref().to_vec());
-        let options = options.into();
-        self.call(CallRequest::Adopt { key, token, options }, guard::adopted)
+        self.adopt_all([(key, token)], options)
+    }
+
+    /// Takes over the locks of several keys, each by its token
+    /// ([`Guard::token_of`]), under one guard without a fence. If a key cannot be taken over, the
+    /// client leaves all of them as they are. Otherwise like [`adopt`](Self::adopt).
+    ///
+    /// # Errors
+    ///
+    /// As [`adopt`](Self::adopt). [`ExtendError::InvalidName`] also for no key, more than 64, or a
+    /// key that is there twice.
+    pub fn adopt_all<K: AsRef<[u8]>, T: AsRef<[u8]>>(
+        &self,
+        locks: impl IntoIterator<Item = (K, T)>,
+        options: impl Into<LockOptions>,
+    ) -> Call<'static, Result<Guard, ExtendError>> {
+        let owned = |(key, token): (K, T)| (key.as_ref().to_vec(), token.as_ref().to_vec());
+        let (locks, options) = (locks.into_iter().map(owned).collect(), options.into());
+        self.call(CallRequest::Adopt { locks, options }, guard::adopted)
     }
 
     // ---- state ----

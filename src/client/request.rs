@@ -11,7 +11,7 @@ use super::held::Held;
 use super::inner::{Caller, Owner};
 use super::pending::PendingCall;
 use super::span::CallSpan;
-use super::table::Task;
+use super::table::{KeysAndTokens, Task};
 use crate::agreement::Agreement;
 use crate::client_name::ClientId;
 use crate::driver::clock::now;
@@ -39,8 +39,7 @@ pub(super) enum CallRequest<'a> {
     /// Holds the lease until it has gone its way.
     Unlock(Option<Held>),
     Adopt {
-        key: Vec<u8>,
-        token: Vec<u8>,
+        locks: KeysAndTokens,
         options: LockOptions,
     },
     Observe(&'a mut Sighting),
@@ -162,9 +161,17 @@ impl CallRequest<'_> {
             Self::Unlock(held) => held
                 .take()
                 .map_or_else(|| Err(ended(CallKind::Unlock)), |held| unlock(held, caller)),
-            Self::Adopt { key, token, options } => {
-                let (key, token) = (std::mem::take(key), std::mem::take(token));
-                let task = Task::Adopt { key, token, options: options.clone() };
+            Self::Adopt { locks, options } => {
+                let keys: Vec<_> = locks.iter().map(|(key, _)| key).collect();
+                let Ok(keys) = in_order(&keys) else {
+                    return Err((CallResult::Adopt(Err(ExtendError::InvalidName)), None));
+                };
+                let key = match keys.as_slice() {
+                    [key] => key.clone(),
+                    keys => key::join(keys),
+                };
+                let locks = std::mem::take(locks);
+                let task = Task::Adopt { key, locks, options: options.clone() };
                 begin(owner, caller, CallKind::Adopt, task)
             }
             Self::Observe(sighting) => {

@@ -72,8 +72,9 @@ pub(super) enum Task {
         token: Vec<u8>,
     },
     Adopt {
-        key: Vec<u8>,
-        token: Vec<u8>,
+        /// The key, or the name of several.
+        key: Key,
+        locks: KeysAndTokens,
         options: LockOptions,
     },
     Ask(Query, Instant),
@@ -84,6 +85,9 @@ pub(super) enum Task {
     /// The caller has given the call up.
     Cancel,
 }
+
+/// Locks that a caller adopts.
+pub(super) type KeysAndTokens = Vec<(Vec<u8>, Vec<u8>)>;
 
 pub(super) struct Table {
     pub(super) calls: Calls,

@@ -346,8 +346,8 @@ impl Worker {
                 let result = driver.unlock_token(key, token);
                 self.note(call, result, |error| CallResult::Unlock(Err(error)));
             }
-            Task::Adopt { key, token, options } => {
-                let result = driver.adopt(key, token, options);
+            Task::Adopt { locks, options, .. } => {
+                let result = driver.adopt_all(&locks, options);
                 self.note(call, result, |error| CallResult::Adopt(Err(error)));
             }
             Task::Ask(query, at) if at > now() => self.asks.push((at, call, query)),

@@ -316,6 +316,21 @@ impl Driver {
         self.engine.adopt(key.as_ref(), token.as_ref(), &options.into(), clock::now())
     }
 
+    /// Begins to take over the locks of several keys, each by its token. The lease has no fence.
+    /// Otherwise like [`adopt`](Self::adopt).
+    ///
+    /// # Errors
+    ///
+    /// As [`adopt`](Self::adopt). [`ExtendError::InvalidName`] also for no key, more than 64, or a
+    /// key that is there twice.
+    pub fn adopt_all<K: AsRef<[u8]>, T: AsRef<[u8]>>(
+        &mut self,
+        locks: &[(K, T)],
+        options: impl Into<LockOptions>,
+    ) -> Result<OpId, ExtendError> {
+        self.engine.adopt_all(locks, &options.into(), clock::now())
+    }
+
     /// Puts commands that only read to every connected node; their [`Outcome::Query`] follows
     /// within a `node_timeout`.
     ///

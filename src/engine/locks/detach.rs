@@ -27,9 +27,14 @@ impl Locks {
     /// the commands of the client that adopts it.
     pub(in crate::engine) fn detach(&mut self, lease: LeaseId) -> Result<(), DetachError> {
         self.may_detach(lease)?;
-        self.end_keep_alive(lease.slot);
-        self.leave_slot(lease.slot);
+        self.give_up(lease.slot);
         Ok(())
+    }
+
+    /// Leaves a lease to its TTL, or to another client with its token.
+    pub(in crate::engine) fn give_up(&mut self, slot_index: SlotIndex) {
+        self.end_keep_alive(slot_index);
+        self.leave_slot(slot_index);
     }
 
     /// Whether the lease may be given away now.

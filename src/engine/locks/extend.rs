@@ -1,14 +1,14 @@
-//! Extensions: a compare-and-extend goes to every node that may hold the key, and a quorum of
-//! genuine extensions wins.
+//! Extensions: the client sends a compare-and-extend to each node that may hold the key, and a SET
+//! to each node that forgot it (`heal.rs`). A quorum of both wins.
 //!
 //! # Invariants
 //!
 //! - A written extension moves the deadline at once to the earlier of the old and the new one,
 //!   because it may shorten the lease. Only a quorum moves the deadline on.
 //! - A quorum that confirms an extension after the old deadline comes too late: the lease is lost.
-//! - An extension can create no key: every form of the command compares first.
-//! - The client sends no longer extension to a node that may still run a shorter one of the lease,
-//!   and no extension where a delete may still run.
+//! - A compare-and-extend creates no key: each form compares first. Only the SET of `heal.rs` does.
+//! - Where a shorter extension of the lease may still run, the client sends no extension that is
+//!   longer. Where a delete may still run, it sends none.
 
 use super::core::Locks;
 use super::fences::Fencing;
@@ -115,6 +115,19 @@ impl Locks {
         self.slots.at_mut(slot_index).began = now;
         self.begin_extension(index, slot_index, ttl_ms, now);
         Ok(self.ops.id(index))
+    }
+
+    /// Whether [`adopt`](Self::adopt) would take these.
+    pub(in crate::engine) fn may_adopt(
+        &self,
+        key: &[u8],
+        token: &[u8],
+        ttl: Duration,
+    ) -> Result<(), ExtendError> {
+        self.extension_ttl(ttl)?;
+        TokenBytes::from_wire(token).ok_or(ExtendError::InvalidName)?;
+        self.prefix.wire_key(key).map_err(|_| ExtendError::InvalidName)?;
+        Ok(())
     }
 
     fn extension_ttl(&self, ttl: Duration) -> Result<u32, ExtendError> {

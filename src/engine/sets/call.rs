@@ -1,6 +1,6 @@
 //! Calls for several keys: how they begin, ask for keys, wait and end.
 
-use super::core::{Call, Held, KEYS_MAX, Member, Owner, State, Wanted};
+use super::core::{Call, KEYS_MAX, Member, Owner, State, Wanted};
 use crate::engine::core::Engine;
 use crate::engine::event::Event;
 use crate::engine::locks::op::{OpId, Verdict};
@@ -218,16 +218,13 @@ impl Engine {
     /// From now on the caller holds the keys.
     fn hand_set_over(&mut self, call: &Call, op: OpId) -> Option<LeaseId> {
         let leases: Vec<LeaseId> = call.leases().collect();
-        let first = *leases.first()?;
         for &lease in &leases {
-            self.sets.owners.insert(lease, Owner::Held(first));
             if !call.options.keep_alive && self.locks.keep_of(lease.slot).is_some() {
                 self.locks.end_keep_alive(lease.slot);
                 self.locks.end_keeping(lease.slot);
             }
         }
-        self.sets.held.insert(first, Held { op, leases, is_loss_told: false });
-        Some(first)
+        self.sets.hold(op, leases)
     }
 
     /// The time to ask again has come: for what had too little validity left, or for any slot.

@@ -44,7 +44,7 @@ pub(super) struct Call {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     All,
-    /// All, and the first of them, the gate, before any other.
+    /// All. The first is the gate: a call that is denied the gate gives the others back.
     AllBehindGate,
     /// Any one.
     One,
@@ -79,7 +79,7 @@ impl Member {
         matches!(self.state, State::Denied(_))
     }
 
-    /// Whether some nodes granted the key, though too few: it was free, and others wanted it too.
+    /// Whether some nodes granted the key, though too few: nobody held it, and others wanted it.
     pub(super) fn is_split(&self) -> bool {
         let State::Denied(LockError::Taken(ballot) | LockError::NoQuorum(ballot)) = &self.state
         else {
@@ -146,22 +146,23 @@ impl Call {
         })
     }
 
-    /// Whether a denied call may wait: no error is one that no wait can mend.
+    /// Whether a denied call may wait: a wait can mend the error of its first denied key.
     pub(super) fn may_wait(&self) -> bool {
         self.first_error().is_none_or(|error| error.is_transient())
     }
 }
 
-/// An extension or a release of a set.
+/// An extension, a release or an adoption of a set.
 pub(super) struct Change {
-    pub(super) lease: LeaseId,
     /// Its operations under way.
     pub(super) ops: Vec<OpId>,
     pub(super) result: Changed,
 }
 
 pub(super) enum Changed {
-    Extend(Result<(), ExtendError>),
+    Extend(LeaseId, Result<(), ExtendError>),
+    /// The keys that are adopted so far.
+    Adopt(Vec<LeaseId>, Result<(), ExtendError>),
     Unlock(Result<Unlocked, UnlockError>),
 }
 
@@ -190,6 +191,17 @@ impl Sets {
     /// The leases of a set that a caller holds, in the order of their keys; empty for another lease.
     pub(in crate::engine) fn leases(&self, lease: LeaseId) -> &[LeaseId] {
         self.held.get(&lease).map_or(&[], |held| &held.leases)
+    }
+
+    /// From now on a caller holds these leases as one set. Returns the id by which the caller knows
+    /// it.
+    pub(super) fn hold(&mut self, op: OpId, leases: Vec<LeaseId>) -> Option<LeaseId> {
+        let first = *leases.first()?;
+        for &lease in &leases {
+            self.owners.insert(lease, Owner::Held(first));
+        }
+        self.held.insert(first, Held { op, leases, is_loss_told: false });
+        Some(first)
     }
 
     /// The id by which a caller knows a lease.

@@ -59,7 +59,7 @@ impl Engine {
                 Err(error) => result = worse_extension(result, Err(error)),
             }
         }
-        Ok(self.begin_change(index, lease, ops, Changed::Extend(result)))
+        Ok(self.begin_change(index, ops, Changed::Extend(lease, result)))
     }
 
     /// Releases all keys of a set at once, and reports the result.
@@ -80,7 +80,7 @@ impl Engine {
                 Err(error) => result = worse_release(result, Err(error)),
             }
         }
-        Ok(self.begin_change(index, lease, ops, Changed::Unlock(result)))
+        Ok(self.begin_change(index, ops, Changed::Unlock(result)))
     }
 
     /// Releases all keys of a set without a report.
@@ -121,37 +121,37 @@ impl Engine {
         leases
     }
 
-    fn begin_change(
-        &mut self,
-        index: OpIndex,
-        lease: LeaseId,
-        ops: Vec<OpId>,
-        result: Changed,
-    ) -> OpId {
+    pub(super) fn begin_change(&mut self, index: OpIndex, ops: Vec<OpId>, result: Changed) -> OpId {
         for op in &ops {
             self.sets.wholes.insert(op.op, index);
         }
         let is_over = ops.is_empty();
-        self.sets.changes.insert(index, Change { lease, ops, result });
+        self.sets.changes.insert(index, Change { ops, result });
         if is_over {
             self.locks.finish(index, Verdict::Answered);
         }
         self.locks.ops.id(index)
     }
 
-    /// One key was extended or released, or was not.
+    /// One key was extended, adopted or released, or was not.
     pub(super) fn part_changed(&mut self, index: OpIndex, op: OpId, part: Changed) {
         let Some(change) = self.sets.changes.get_mut(&index) else { return };
         match (&mut change.result, part) {
-            (Changed::Extend(result), Changed::Extend(part)) => {
+            (Changed::Extend(_, result), Changed::Extend(_, part)) => {
+                let before = std::mem::replace(result, Ok(()));
+                *result = worse_extension(before, part);
+            }
+            (Changed::Adopt(leases, result), Changed::Adopt(more, part)) => {
+                leases.extend(more);
                 let before = std::mem::replace(result, Ok(()));
                 *result = worse_extension(before, part);
             }
             (Changed::Unlock(result), Changed::Unlock(part)) => {
                 *result = worse_release(*result, part);
             }
-            (Changed::Extend(_), Changed::Unlock(_)) | (Changed::Unlock(_), Changed::Extend(_)) => {
-            }
+            (Changed::Extend(..), Changed::Adopt(..) | Changed::Unlock(_))
+            | (Changed::Adopt(..), Changed::Extend(..) | Changed::Unlock(_))
+            | (Changed::Unlock(_), Changed::Extend(..) | Changed::Adopt(..)) => {}
         }
         change.ops.retain(|its| *its != op);
         if change.ops.is_empty() {
@@ -161,7 +161,7 @@ impl Engine {
 }
 
 /// The set is extended if each key is. An error that ends the lease says more than another.
-fn worse_extension(
+pub(super) fn worse_extension(
     a: Result<(), ExtendError>,
     b: Result<(), ExtendError>,
 ) -> Result<(), ExtendError> {

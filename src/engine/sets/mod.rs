@@ -16,6 +16,7 @@
 //! - A set ends with the first of its keys to end, and is judged by that key at the hand-over.
 //! - A lease of a set goes by the id of its first lease. No caller knows the ids of the others.
 
+mod adopt;
 mod call;
 mod core;
 mod lease;

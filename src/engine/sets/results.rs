@@ -24,7 +24,7 @@ impl Engine {
                 let Some(whole) = self.sets.wholes.remove(&op.op) else {
                     return Some(Event::Extend { op, lease, result });
                 };
-                self.part_changed(whole, op, Changed::Extend(result));
+                self.part_changed(whole, op, Changed::Extend(lease, result));
                 None
             }
             Event::Unlock { op, result } => {
@@ -46,18 +46,26 @@ impl Engine {
                     (!is_told).then_some(Event::Lost { op: held.op, lease, cause })
                 }
             },
-            Event::Adopt { .. } | Event::Query { .. } => Some(event),
+            Event::Adopt { op, result } => {
+                let Some(whole) = self.sets.wholes.remove(&op.op) else {
+                    return Some(Event::Adopt { op, result });
+                };
+                self.key_adopted(whole, op, result);
+                None
+            }
+            Event::Query { .. } => Some(event),
         }
     }
 
     /// A call for a set, or a change of one, has ended. `None`: the call goes on.
     #[cold]
     pub(in crate::engine) fn report_set(&mut self, index: OpIndex, now: Instant) -> Option<Event> {
-        if let Some(Change { lease, result, .. }) = self.sets.changes.remove(&index) {
+        if let Some(Change { result, .. }) = self.sets.changes.remove(&index) {
             let op = self.locks.ops.id(index);
             self.locks.close_op(index);
             return Some(match result {
-                Changed::Extend(result) => Event::Extend { op, lease, result },
+                Changed::Extend(lease, result) => Event::Extend { op, lease, result },
+                Changed::Adopt(leases, result) => self.report_adoption(op, leases, result),
                 Changed::Unlock(result) => Event::Unlock { op, result },
             });
         }

@@ -5,8 +5,9 @@
 //!
 //! # Invariants
 //!
-//! - A call that waits holds no slot, except a writer that has the gate. So holders of single slots
-//!   wait for no call that waits for them, and no two writers wait for each other.
+//! - A call that waits holds no slot, except a writer that has the gate, or has an attempt at the
+//!   gate under way. So holders of single slots wait for no call that waits for them, and no two
+//!   writers wait for each other.
 
 use rand::Rng;
 

@@ -335,6 +335,69 @@ fn a_set_is_given_away_whole_or_not_at_all() {
     assert_eq!(keys_of(&stores), ["a", "b"]);
 }
 
+/// The keys as another client left them.
+fn left_by_another(keys: &[&str]) -> Stores {
+    let token = |key: &&str| ((*key).to_owned(), format!("token of {key}"));
+    vec![keys.iter().map(token).collect(); 3]
+}
+
+const LEFT: [(&str, &str); 2] = [("b", "token of b"), ("a", "token of a")];
+
+#[test]
+fn a_client_adopts_several_locks_as_one_lease() {
+    let (mut rig, mut stores) = (Rig::new(3), left_by_another(&["a", "b"]));
+    let op = rig.engine.adopt_all(&LEFT, &LockOptions::new(TTL).keep_alive(), rig.now).unwrap();
+    assert_eq!(serve(&mut rig, &mut stores), ["EXTEND a", "EXTEND b"]);
+    let Some(Event::Adopt { op: of, result: Ok(lease) }) = rig.engine.poll_event(rig.now) else {
+        panic!("not adopted")
+    };
+    assert_eq!(of, op);
+    assert_eq!(rig.engine.lease_name(lease).map(|(key, _)| key), Some(&b"a"[..]));
+    assert_eq!(rig.engine.more_names(lease).map(|(key, ..)| key).collect::<Vec<_>>(), [b"b"]);
+    assert!(run(&mut rig, &mut stores, 3 * TTL).is_empty());
+    assert!(rig.engine.remaining_at(lease, rig.now) > TTL / 2, "the engine extends both");
+    let_go(&mut stores, "b");
+    let events = run(&mut rig, &mut stores, TTL / 2);
+    let [Event::Lost { op: of, lease: its, .. }] = events.as_slice() else { panic!("{events:?}") };
+    assert_eq!((*of, *its), (op, lease));
+    rig.engine.release(lease, rig.now);
+    serve(&mut rig, &mut stores);
+    assert!(keys_of(&stores).is_empty());
+    assert_eq!((rig.engine.in_flight(), rig.engine.slots_in_use()), (0, 0));
+}
+
+#[test]
+fn a_client_that_cannot_adopt_one_of_several_locks_leaves_the_others_as_they_are() {
+    let (mut rig, mut stores) = (Rig::new(3), left_by_another(&["a"]));
+    rig.engine.adopt_all(&LEFT, &LockOptions::new(TTL).keep_alive(), rig.now).unwrap();
+    serve(&mut rig, &mut stores);
+    let event = rig.engine.poll_event(rig.now);
+    assert!(matches!(event, Some(Event::Adopt { result: Err(ExtendError::Lost(_)), .. })));
+    assert!(run(&mut rig, &mut stores, TTL).is_empty());
+    assert_eq!(keys_of(&stores), ["a"]);
+    assert_eq!((rig.engine.in_flight(), rig.engine.slots_in_use()), (0, 0));
+}
+
+#[test]
+fn a_client_adopts_no_set_that_names_a_key_twice_or_has_no_room() {
+    let mut rig = Rig::with(3, |config| config.in_flight_max(2));
+    let options = LockOptions::new(TTL);
+    let twice = [("a", "t"), ("a", "u")];
+    let none: [(&str, &str); 0] = [];
+    for (locks, error) in [
+        (&none[..], ExtendError::InvalidName),
+        (&twice, ExtendError::InvalidName),
+        (&LEFT, ExtendError::Full),
+    ] {
+        let refused = rig.engine.adopt_all(locks, &options, rig.now).unwrap_err();
+        assert_eq!(refused.to_string(), error.to_string());
+    }
+    let refused = rig.engine.adopt_all(&LEFT, &LockOptions::new(Duration::ZERO), rig.now);
+    assert!(matches!(refused, Err(ExtendError::InvalidTtl { .. })));
+    rig.collect();
+    assert!(rig.inbox.iter().all(Vec::is_empty));
+}
+
 #[test]
 fn what_is_no_set_of_keys_is_refused_before_anything_is_written() {
     let mut rig = Rig::with(3, |config| config.in_flight_max(4));

@@ -1,0 +1,100 @@
+//! Adoptions of several keys: the client takes all over, or leaves all as they are.
+
+use super::core::{Changed, KEYS_MAX, Owner};
+use super::lease::worse_extension;
+use crate::engine::core::Engine;
+use crate::engine::event::Event;
+use crate::engine::locks::op::{OpId, OpKind};
+use crate::engine::locks::slot::LeaseId;
+use crate::error::ExtendError;
+use crate::options::LockOptions;
+use crate::slab::OpIndex;
+use crate::time::Instant;
+
+impl Engine {
+    /// Begins to take over the locks of several keys, each by its token, as [`adopt`](Self::adopt)
+    /// does for one. The lease has no fence, and ends with the first of its keys to end.
+    ///
+    /// # Errors
+    ///
+    /// As [`adopt`](Self::adopt). [`ExtendError::InvalidName`] also for no key, for more than 64, and
+    /// for a key that is there twice. [`ExtendError::Full`] if there is no room for one operation per
+    /// key and one more. Nothing is written then.
+    pub fn adopt_all<K: AsRef<[u8]>, T: AsRef<[u8]>>(
+        &mut self,
+        locks: &[(K, T)],
+        options: &LockOptions,
+        now: Instant,
+    ) -> Result<OpId, ExtendError> {
+        let locks = by_key(locks)?;
+        if let [(key, token)] = locks.as_slice() {
+            return self.locks.adopt(key.as_ref(), token.as_ref(), options, now);
+        }
+        let options = LockOptions { fence: None, ..options.clone() };
+        for (key, token) in &locks {
+            self.locks.may_adopt(key.as_ref(), token.as_ref(), options.ttl)?;
+        }
+        if self.locks.ops.room() <= locks.len() {
+            return Err(ExtendError::Full);
+        }
+        let index = self.locks.ops.open(OpKind::Set).ok_or(ExtendError::Full)?;
+        let (mut ops, mut result) = (Vec::new(), Ok(()));
+        for (key, token) in locks {
+            match self.locks.adopt(key.as_ref(), token.as_ref(), &options, now) {
+                Ok(op) => ops.push(op),
+                Err(error) => result = worse_extension(result, Err(error)),
+            }
+        }
+        let op = self.begin_change(index, ops, Changed::Adopt(Vec::new(), result));
+        self.check_if_small();
+        Ok(op)
+    }
+
+    /// One of the keys was adopted, or was not.
+    pub(super) fn key_adopted(
+        &mut self,
+        whole: OpIndex,
+        op: OpId,
+        result: Result<LeaseId, ExtendError>,
+    ) {
+        let (leases, result) = match result {
+            Ok(lease) => (vec![lease], Ok(())),
+            Err(error) => (Vec::new(), Err(error)),
+        };
+        for lease in &leases {
+            self.sets.owners.insert(*lease, Owner::Call(whole));
+        }
+        self.part_changed(whole, op, Changed::Adopt(leases, result));
+    }
+
+    /// Every key is decided. If one was not adopted, the client leaves the others, too.
+    pub(super) fn report_adoption(
+        &mut self,
+        op: OpId,
+        mut leases: Vec<LeaseId>,
+        result: Result<(), ExtendError>,
+    ) -> Event {
+        let key_of = |lease: &LeaseId| self.locks.held_name(*lease).map(|(key, _)| key);
+        leases.sort_by(|a, b| key_of(a).cmp(&key_of(b)));
+        if result.is_err() {
+            for lease in leases.drain(..) {
+                self.sets.owners.remove(&lease);
+                self.waiting.forget_queue(lease.slot);
+                self.locks.give_up(lease.slot);
+            }
+        }
+        let result = result.and_then(|()| self.sets.hold(op, leases).ok_or(ExtendError::NotOurs));
+        Event::Adopt { op, result }
+    }
+}
+
+/// The locks in the order of their keys.
+fn by_key<K: AsRef<[u8]>, T>(locks: &[(K, T)]) -> Result<Vec<&(K, T)>, ExtendError> {
+    let mut locks: Vec<_> = locks.iter().collect();
+    locks.sort_by_key(|(key, _)| key.as_ref());
+    let is_twice = |pair: &[&(K, T)]| matches!(pair, [(a, _), (b, _)] if a.as_ref() == b.as_ref());
+    if locks.is_empty() || locks.len() > KEYS_MAX || locks.windows(2).any(is_twice) {
+        return Err(ExtendError::InvalidName);
+    }
+    Ok(locks)
+}
