@@ -57,7 +57,7 @@ pub enum IdleStrategy {
 /// | `key_prefix` | none | up to 4,095 bytes |
 /// | `in_flight_max` | 4,096 | 1 to 1,048,576 operations at once |
 /// | `direct_wake` | on | whether waiting calls are woken by the holder's release |
-/// | `transfers_in_row` | 16, for a `Client` only from 0.5 ms on | 0 to 255: how often a lock is handed over before it is free again |
+/// | `transfers_in_row` | 16 | 0 to 255: how often a lock is handed over before it is free again |
 /// | `max_clock_skew` | 1 s | 1 ms to 1 h: between client and node, for fenced locks |
 /// | `wall_clock` | the system's | for the fences of fenced locks |
 /// | `fence_ttl` | 24 h | `max_ttl` and twice `max_clock_skew` to 10 years |
@@ -94,7 +94,7 @@ pub struct Config {
     pub(crate) local_turns: u32,
     pub(crate) direct_wake: bool,
     /// `None` for the default.
-    pub(crate) transfers_in_row: Option<u8>,
+    pub(crate) transfers_in_row: u8,
     pub(crate) max_clock_skew: Duration,
     pub(crate) fence_ttl: Option<Duration>,
     /// `None` for the system's clock.
@@ -142,7 +142,7 @@ impl Config {
             max_hold: None,
             local_turns: 64,
             direct_wake: true,
-            transfers_in_row: None,
+            transfers_in_row: 16,
             max_clock_skew: Duration::from_secs(1),
             fence_ttl: None,
             wall_clock: None,
@@ -308,13 +308,9 @@ impl Config {
     /// With 0 this client hands no lock over and takes none over. Its releases wake the first
     /// waiter, and its waiting calls make an attempt when they are woken. Without
     /// [`direct_wake`](Self::direct_wake) it hands no lock over either.
-    ///
-    /// If no number is set, a [`Client`](crate::Client) that is less than half a millisecond from
-    /// its nodes takes no lock over and is woken instead. To take one over, each call has to begin
-    /// and end a subscription at each node, which takes longer there than the second round trip.
     #[must_use]
     pub const fn transfers_in_row(mut self, most: u8) -> Self {
-        self.transfers_in_row = Some(most);
+        self.transfers_in_row = most;
         self
     }
 

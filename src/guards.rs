@@ -26,8 +26,8 @@ pub enum RestartGuard {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum FailoverGuard {
-    /// A node that has replicas, or was one, votes only if it would cease. After a failover it does
-    /// not vote for `max_ttl`, the drift and 13 s.
+    /// A node that has or had replicas, or was one, votes only if it would cease. After a failover
+    /// it does not vote for `max_ttl`, the drift and 13 s.
     #[default]
     On,
     /// Such a node votes as any other. **Two holders are possible** after a failover, unless the old

@@ -15,11 +15,9 @@ use crate::time::Instant;
 /// own TTL, least validity, timeout, retry, way of waiting, and how its lease is kept. The
 /// [`Config`](crate::Config) gives the rest.
 ///
-/// No call can change the settings on which all clients of a lock must agree: `quorum`,
-/// `drift_factor`, `max_ttl`, `restart_guard` and `admission`. Two quorums of different size need
-/// not share a node. With a smaller drift or a TTL longer than `max_ttl` a lease outlives what the
-/// nodes hold or remember. A restarted node that one call believes may have forgotten the lock of
-/// another.
+/// No call can change the settings on which all clients of a lock must agree, or its drift. With a
+/// smaller drift or a TTL longer than `max_ttl` a lease outlives what the nodes hold or remember. A
+/// restarted node that one call believes may have forgotten the lock of another.
 ///
 /// ```
 /// use redbolt::LockOptions;

@@ -4,8 +4,8 @@
 //!
 //! # Invariants
 //!
-//! - A node has at most one vote in a round. A late answer may replace unknown, and a node's push
-//!   that the key is gone turns granted into unknown. Nothing else changes a vote.
+//! - A node has at most one vote in a round. A late answer may replace unknown, and a fenced
+//!   attempt may turn granted into unknown ([`Round::withdraw`]). Nothing else changes a vote.
 //! - The first quorum of grants, or enough other votes to rule one out, decides a round, so it
 //!   never waits for a node that cannot change it. For any N and q, a round is decided once each
 //!   node has voted.
@@ -66,8 +66,8 @@ impl Round {
         self.grants = self.grants.wrapping_add(1);
     }
 
-    /// Takes back a grant, if there was one: the client no longer knows whether the node holds the
-    /// key.
+    /// Takes back a grant, if there was one: the node has lost the key, or the attempt gets no
+    /// fence.
     #[cold]
     pub(crate) fn withdraw(&mut self, node: NodeId) -> bool {
         let was_granted = self.granted.contains(node);

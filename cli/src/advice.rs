@@ -222,9 +222,9 @@ impl Judge<'_> {
         }
         if self.node.refusal(MARKER) == Some(Cause::KeyDenied) {
             self.note(
-                "the user may not write the keys redbolt:since:*, so after this node was a replica, \
-                 or a master with replicas restarts, each new client waits for the longest TTL: grant \
-                 ~redbolt:since:*",
+                "the user may not write the keys redbolt:since:*. When this node was a replica, or is \
+                 a master with replicas that restarts, each new client waits for the longest TTL \
+                 before the node may vote: grant ~redbolt:since:*",
             );
         }
     }

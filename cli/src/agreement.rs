@@ -149,10 +149,10 @@ fn verdict(seen: &Clients, differing: &[Differing]) -> (Level, String) {
     }
     let mut more = Vec::new();
     if silent > 0 {
-        more.push(format!("{silent} of an older version do not say theirs"));
+        more.push(format!("{silent} of an older version do not tell their settings"));
     }
     if !rest.is_empty() {
-        more.push(format!("not asked or without an answer: {rest}"));
+        more.push(format!("these nodes were not asked or did not answer: {rest}"));
     }
     let more = more.iter().map(|text| format!("; {text}")).collect::<String>();
     if all == 0 {

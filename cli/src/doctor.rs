@@ -118,7 +118,7 @@ fn slots_above(client: &Client, key: &[u8], slots: u8) -> Result<Check, Failure>
         (Level::Ok, format!("no client holds a slot above the {slots} of {}", shown(key)))
     } else {
         let text = format!(
-            "above the {slots} of {} clients still hold {}: wait until these are free",
+            "clients still hold slots above the {slots} of {}: {}. Wait until these are free",
             shown(key),
             held.join(", ")
         );

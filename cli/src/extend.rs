@@ -19,7 +19,9 @@ pub(crate) fn run(global: &Global, args: &ExtendArgs) -> Result<(), Failure> {
     let result =
         session.gather_votes(&lease).and_then(|()| announce(&session, &lease, global.json));
     if let Err(error) = session.driver.detach(&lease) {
-        note(format_args!("{error}: until it has, extend by no shorter TTL"));
+        note(format_args!(
+            "{error}. While it may, extend by no longer TTL: the earlier extension would shorten it"
+        ));
     }
     // The lock was held before and stays held: nobody releases a lease that outlives its driver.
     session.close();

@@ -98,9 +98,9 @@ fn is_confirmed(key: &str, holder: &Holder) -> io::Result<bool> {
     writeln!(
         out,
         "The holder is not stopped: it works on until it learns of its loss. A holder that keeps its \
-         lock alive, as redbolt run and elect do, is told and learns of it within some round trips, or \
-         with its next extension, a third of its TTL later at most. A holder that never extends works on \
-         until its TTL is over."
+         lock alive, as redbolt run and elect do, gets a message and learns of it within a few round \
+         trips. If the message is lost, it learns of it with its next extension, after a third of its \
+         TTL at most. A holder that never extends works on until its TTL is over."
     )?;
     write!(out, "Take {key} away? [y/N] ")?;
     out.flush()?;

@@ -98,8 +98,8 @@ fn set(driver: &mut Driver, config: &Config, file: &str) -> Result<(), Failure> 
             return error.into();
         }
         let message = format!(
-            "{file} names other nodes, and neither list of before: locks of this command exclude no \
-             client of those"
+            "{file} shares no list of nodes with the settings in use: clients on its nodes could take \
+             the locks of this command. Name the old nodes and the next ones first"
         );
         Failure::new(LOST, "lost", message)
     })

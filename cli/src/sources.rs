@@ -162,8 +162,11 @@ pub(crate) fn fill(global: &mut Global) -> Result<Origins, Failure> {
     }
     if let (Some(file), Some(key)) = (&file, table.as_ref().and_then(|table| table.keys().next())) {
         let names: Vec<&str> = SETTINGS.iter().map(|setting| setting.name).collect();
-        let message =
-            format!("{}: there is no {key}; there are {}", file.display(), names.join(", "));
+        let message = format!(
+            "{}: no setting is named {key}; there are {}",
+            file.display(),
+            names.join(", ")
+        );
         return Err(Failure::usage(message));
     }
     let is_named = SETTINGS.iter().zip(&sources).all(|(setting, source)| {

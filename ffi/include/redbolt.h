@@ -235,7 +235,7 @@ typedef int32_t redbolt_event;
 // at the same time. In the child of a fork only `_exit` and `exec` are safe.
 typedef struct redbolt_client redbolt_client;
 
-// The nodes and the settings of clients and drivers. Any thread may use it, one at a time. The
+// The nodes and the settings of clients and drivers. Any number of threads may use it. The
 // clients and drivers made of it have a copy.
 typedef struct redbolt_config redbolt_config;
 

@@ -13,7 +13,7 @@ use crate::error::redbolt_error;
 use crate::failure::Failure;
 use crate::tls::TlsTexts;
 
-/// The nodes and the settings of clients and drivers. Any thread may use it, one at a time. The
+/// The nodes and the settings of clients and drivers. Any number of threads may use it. The
 /// clients and drivers made of it have a copy.
 pub struct redbolt_config {
     settings: Mutex<Settings>,

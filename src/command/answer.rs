@@ -13,7 +13,7 @@ use crate::resp::{Quick, Reply};
 /// An answer to one of the commands of which a lock is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// `+OK`.
+    /// `+OK`, or the 2 of a transfer whose waiter was told.
     Ok,
     /// Null in any form.
     Null,
@@ -21,8 +21,8 @@ pub(crate) enum Answer {
     Zero,
     /// Integer one.
     One,
-    /// A counter of fences, or a time. The number itself is stored beside the answer, which is
-    /// small.
+    /// A counter of fences, a time, or the place of the first free key. The node stores the number
+    /// beside the answer, to keep the answer small.
     Number,
     /// The script cache does not hold the script.
     NoScript,
@@ -57,7 +57,7 @@ pub(crate) fn classify(reply: &Reply<'_>) -> Answer {
     }
 }
 
-/// The number in the answer to a command that raises a counter of fences.
+/// The number that a script returns as text: a counter of fences, or the place of a key.
 pub(crate) fn counter(reply: &Reply<'_>) -> Option<u64> {
     if let Reply::Bulk(digits) = reply { decimal(digits) } else { None }
 }

@@ -53,7 +53,7 @@ pub(crate) trait Form: Copy + Ord {
     /// The form for a node that answers NOSCRIPT.
     const EVAL: Self;
 
-    /// The same form without a second step, because the client will not be there for one.
+    /// The same form without a second round trip, because the client will not be there for one.
     fn in_full(self) -> Self {
         if self.next() == Some(Self::EVAL) { Self::EVAL } else { self }
     }

@@ -76,8 +76,8 @@ pub(crate) const RAISE_SCRIPT: &str = "if redis.call('get',KEYS[1])~=ARGV[1] the
 pub(crate) const RELEASE_SHA: &[u8; 40] = b"ae3671744a5dbb24ea37ef607b8b10ac7856d43e";
 pub(crate) const EXTEND_SHA: &[u8; 40] = b"0be193f9697b4b30826e1bc553c0064e0e04668c";
 
-/// `SET key token NX PX ttl`, the only command that takes a plain lock. Unlike a script, the client
-/// never sends it a second time, behind its own release.
+/// `SET key token NX PX ttl`: takes one plain lock. The client never sends it a second time: the
+/// second SET would run behind the release.
 pub(crate) fn append_set(
     out: &mut Vec<u8>,
     key: &Key,

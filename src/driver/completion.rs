@@ -121,7 +121,7 @@ impl Driver {
         }
     }
 
-    /// Adds the votes of late answers to leases that are held.
+    /// Copies votes that late answers changed to the leases.
     pub(super) fn copy_late_votes(&mut self) {
         while let Some(id) = self.engine.poll_late_vote() {
             if let Some(place) = self.engine.word(id) {

@@ -10,11 +10,11 @@ use super::{Driver, clock};
 use crate::quorum::{NodeId, NodeMask};
 use crate::time::Instant;
 
-/// A wait is never shorter than this, whatever is due, so the driver never spins.
+/// No wait is shorter than this, except the last before the limit. So the driver never spins.
 const WAIT_MIN: Duration = Duration::from_millis(1);
 
 impl Driver {
-    /// Ends everything: gives up the calls under way, and releases the locks that they won, results
+    /// Ends everything: gives up the calls under way, and releases what they won, locks in results
     /// that the caller did not take, and dropped leases. It waits at most `limit` for the answers
     /// of nodes that can give one. A node that is away and is owed a release gets one more attempt
     /// to connect. It sleeps on the sockets themselves, so it needs no event loop. It is for the
@@ -62,7 +62,7 @@ impl Driver {
 
     /// Whether a wait for owed releases is over, at `deadline` or before: no node is left that may
     /// answer. Before that, each node that is away and is owed releases gets one more attempt to
-    /// connect. `has_reached` says that the nodes had it.
+    /// connect. `has_reached` says that the nodes got that attempt.
     pub(crate) fn has_released(&mut self, deadline: Instant, has_reached: &mut bool) -> bool {
         let now = clock::now();
         if self.engine.releases_open(deadline) > 0 && now < deadline {

@@ -55,7 +55,7 @@ impl Engine {
 
     // ---- telling, and doing the machine's actions ----
 
-    /// Moves the node's last answer out of its buffer. Give it back to `frame` afterwards.
+    /// Takes the buffer `frame`, filled with the node's last answer. Put it back afterwards.
     pub(super) fn take_frame(&mut self, id: NodeId) -> Vec<u8> {
         let mut frame = std::mem::take(&mut self.frame);
         frame.clear();

@@ -246,8 +246,8 @@ impl Engine {
         }
     }
 
-    /// Whether a lock that a call has won is over at `now`. Then the lock is released, and the call
-    /// makes another attempt or fails.
+    /// Whether a lock that a call has won lasts too short a time from `now`. If so, the client
+    /// releases the lock, and the call makes another attempt or fails.
     pub(super) fn is_hand_over_late(&mut self, index: OpIndex, now: Instant) -> bool {
         let op = self.locks.ops.at(index);
         if op.outcome != Verdict::Won {

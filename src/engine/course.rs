@@ -223,7 +223,7 @@ impl Engine {
         self.locks.slots.free_if_unnamed(slot_index);
     }
 
-    /// Behind the release: wakes the first waiter for the key.
+    /// Behind the release: wakes the first waiter, or watches the hand-over to it.
     #[cold]
     pub(super) fn pass_lock_on(
         &mut self,

@@ -543,8 +543,8 @@ impl Engine {
         self.locks.poll_change().map(|lease| self.sets.known_as(lease))
     }
 
-    /// The next lease that got another vote from a late answer. The list holds each lease once, so
-    /// even unread it is never longer than the leases.
+    /// The next lease whose votes a late answer changed. The list holds each lease once, so even
+    /// unread it is never longer than the leases.
     pub fn poll_late_vote(&mut self) -> Option<LeaseId> {
         self.locks.poll_late_vote().map(|lease| self.sets.known_as(lease))
     }
@@ -556,7 +556,7 @@ impl Engine {
         Some(Notice::new(node, cause, self.locks.nodes.names()))
     }
 
-    /// The cause in the last notice of a node.
+    /// The last notice about a node.
     #[cfg(feature = "tracing")]
     pub(crate) fn last_notice(&self, node: NodeId) -> Option<Notice> {
         let cause = self.locks.nodes.get(node)?.last_news();

@@ -3,10 +3,10 @@
 //! # Invariants
 //!
 //! - The lists before and behind a change have one in common: their clients exclude each other.
-//! - An attempt or a lease is decided by the lists that it began under. An extension that begins later
-//!   needs a quorum of each present list, and carries the lease on.
-//! - Between two changes lies the longest time of a lease. So a lease is over, or was carried on, when the
-//!   lists change again.
+//! - An attempt or a lease is decided by the lists that it began under. An extension that begins
+//!   later needs a quorum of each present list, and carries the lease on.
+//! - Between two changes lies the longest time of a lease. So a lease is over, or was carried on,
+//!   when the lists change again.
 
 use std::sync::Arc;
 
@@ -23,11 +23,12 @@ use crate::slab::SlotIndex;
 use crate::time::Instant;
 
 impl Engine {
-    /// Changes the lists of nodes to those of `lists`; its other settings, and the logins of nodes that the
-    /// engine knows, change nothing. New nodes stand behind the others in [`nodes`](Self::nodes). The engine
-    /// asks for connections to them. It needs the new lists once a quorum of each votes; until then the
-    /// present ones decide. After a change it makes the next one no sooner than `max_ttl`, the drift and
-    /// twice `max_clock_skew` later. A later call replaces lists that are still to come.
+    /// Changes the lists of nodes to those of `lists`. Its other settings change nothing, and
+    /// neither do its logins for nodes that the engine knows. New nodes stand behind the others in
+    /// [`nodes`](Self::nodes). The engine asks for connections to them. It needs the new lists once
+    /// a quorum of each votes; until then the present lists decide. After a change it makes the
+    /// next one no sooner than `max_ttl`, the drift and twice `max_clock_skew` later. A later call
+    /// replaces lists that are still to come.
     ///
     /// Leases and calls under way go on. The next extension of a lease needs a quorum of each new list;
     /// from then on they decide on the lease.

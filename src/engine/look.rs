@@ -26,7 +26,7 @@ use crate::rules;
 use crate::time::Instant;
 use crate::token::{LockToken, TokenBytes};
 
-/// Shorter than any round trip.
+/// Within this time of a pass no waiter is expected to have announced itself.
 const ROUND_TRIP_MIN_NANOS: u64 = 50_000;
 
 impl Engine {
@@ -112,7 +112,8 @@ impl Engine {
         self.deadline(lease).map_or(Duration::ZERO, |deadline| now.until(deadline))
     }
 
-    /// The nodes that granted a lease, late ones included. Of a set: those that granted each key.
+    /// The nodes that granted a lease, late ones included, and still hold its key. Of a set: the
+    /// nodes for which this is true of each key.
     #[must_use]
     pub fn votes(&self, lease: LeaseId) -> NodeMask {
         let more = self.sets.leases(lease).iter().map(|lease| self.locks.votes(*lease));
@@ -124,8 +125,8 @@ impl Engine {
         self.locks.settings.node_timeout
     }
 
-    /// Whether the engine knows that a lease is over: its deadline has come, or no quorum can hold
-    /// its key. True for a lease that is no longer held.
+    /// Whether the engine knows that a lease is over: no quorum can hold its key, or it was kept
+    /// alive and its deadline has come. True for a lease that is no longer held.
     #[must_use]
     pub fn is_lost(&self, lease: LeaseId) -> bool {
         let more = self.sets.leases(lease);
@@ -225,8 +226,8 @@ impl Engine {
         self.locks.last_pass
     }
 
-    /// Whether to read the sockets before releasing a lease: the last pass is at least one round
-    /// trip ago, and waiters may have announced themselves since.
+    /// Whether to read the sockets before releasing a lease: waiters may have announced themselves
+    /// since the last pass.
     #[must_use]
     pub(crate) fn may_have_word(&self, now: Instant) -> bool {
         now.nanos_since(self.locks.last_pass) > ROUND_TRIP_MIN_NANOS

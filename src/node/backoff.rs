@@ -17,8 +17,8 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// The wait before the next attempt: none after the loss of a healthy connection, then 50 ms
-    /// doubling to 5 s, less up to a random half (`random`: any 32 bits).
+    /// The wait before the next attempt: none at the first failure in a row, then 50 ms doubling to
+    /// 5 s, less up to a random half (`random`: any 32 bits).
     pub(crate) fn next(&mut self, random: u32) -> Duration {
         let failures = self.failures;
         self.failures = failures.saturating_add(1);

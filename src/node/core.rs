@@ -33,7 +33,8 @@ pub(crate) struct Node {
     pub(super) wish: Wish,
     /// Why the node does not vote, or why the last connection ended.
     pub(super) cause: Cause,
-    /// Whether any connection attempt has ended, in success or failure.
+    /// Whether the client need not wait for the node: its last attempt to connect has ended. False
+    /// again after the loss of a healthy connection.
     pub(crate) is_settled: bool,
     pub(super) backoff: Backoff,
 

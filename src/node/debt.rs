@@ -4,11 +4,11 @@
 //!
 //! - A debt ends with the node's answer to it. Time ends it only if the node had answered the SET:
 //!   a SET in a frozen server's buffer has not begun its TTL.
-//! - The client pays a debt whose SET was unanswered twice, `node_timeout` apart. A server reads an
-//!   old connection 16 KiB at a time, between others, so the SET may still run after the first
-//!   payment.
-//! - A node has at most as many debts as there is [`Room`](super::Room) for. The client drops the
-//!   oldest, and counts it.
+//! - If the node did not answer the SET, the client pays its debt twice, `node_timeout` apart. A
+//!   server reads an old connection 16 KiB at a time, between others, so the SET may still run
+//!   after the first payment.
+//! - A node has at most as many debts as there is [`Room`](super::Room) for. To make room the
+//!   client drops one, a refused one first, and counts it.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub(crate) struct Debt {
     pub(crate) again: bool,
 }
 
-/// The debts of one node, in the order in which they arose.
+/// The debts of one node, in three lists by when they are due.
 #[derive(Debug)]
 pub(crate) struct Debts {
     /// How many debts there may be.

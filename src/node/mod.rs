@@ -5,16 +5,16 @@
 //!
 //! # Contract
 //!
-//! - The owner passes events in (`handle_*`, `next_answer`) and reads what to do from
-//!   [`Node::wish`], [`Node::output`] and [`Node::next_timeout`].
+//! - The owner passes events in (`handle_*`, `next_step`) and reads what to do from
+//!   [`Node::take_wish`], [`Node::output`] and [`Node::next_timeout`].
 //! - The node guesses nothing: malformed bytes, or an answer without a pending request, end the
 //!   connection. It hands all pending requests back as lost.
 //!
 //! # Invariants
 //!
 //! - [`Room`] bounds output, awaited answers and debts, whatever the node does.
-//! - Two clocks: `now` always runs, `attended` only while the owner reads the sockets. The client
-//!   blames a node only by the second.
+//! - Two clocks: `real` always runs, `attended` only while the owner reads the sockets. The client
+//!   blames a node only by `attended`.
 
 mod admission;
 mod backoff;

@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //!
-//! - Reply n on a connection answers request n: exactly one reply, or the end of the connection,
-//!   removes an entry. An entry is never removed because its caller has gone.
+//! - Answer n on a connection is for request n. A reply, the push that confirms a subscription, or
+//!   the end of the connection removes an entry. The end of its caller does not.
 
 use crate::command::{ExtendStep, ReleaseStep};
 use crate::slab::{BatchIndex, OpIndex, SlotIndex, WakeIndex};
@@ -142,7 +142,7 @@ const _: () = assert!(size_of::<Pending>() == 16, "four awaited answers fill a c
 #[derive(Debug, Default)]
 pub(crate) struct PendingQueue {
     ring: Box<[Pending]>,
-    /// Counts of all entries ever removed and added; their low bits are places in the ring.
+    /// Entries removed and added since the ring last grew; the low bits are places in the ring.
     head: usize,
     tail: usize,
 }

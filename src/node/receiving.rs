@@ -96,7 +96,7 @@ impl Node {
                 return Ok(Step::Idle);
             };
             let len = frame.len();
-            // A push takes no answer's place.
+            // A push answers no request, except SUBSCRIBE and UNSUBSCRIBE.
             let step = if rules::answers_nothing(frame.is_push()) {
                 let (name, payload) = (self.login.channel.as_ref(), &mut self.reading.frame);
                 let Reply::Push(items) = frame.reply() else { return Err(Cause::Protocol) };
@@ -142,7 +142,7 @@ impl Node {
         self.input.extend_from_slice(rules::beginning_of_reply(mem::take(input)));
     }
 
-    /// The bytes of the answer that [`Step::Query`] reported.
+    /// The bytes of the last answer to a query or a waiter, or of the last message.
     pub(crate) fn frame(&self) -> &[u8] {
         &self.reading.frame
     }

@@ -190,7 +190,7 @@ impl Node {
         }
     }
 
-    /// An answer, or the end of a greeting, gave a cause that a person must repair.
+    /// An answer, a greeting or the end of a connection showed a fault of the node.
     pub(crate) fn note_trouble(&mut self, cause: Cause, now: Instant) {
         self.trouble.note(cause, now);
         self.trouble_changed();

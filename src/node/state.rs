@@ -30,7 +30,7 @@ pub(crate) struct Room {
     pub(crate) output_len: usize,
     /// Answers that the client may await.
     pub(crate) answers: usize,
-    /// Debts; beyond this the client leaves the keys of the oldest to their TTL.
+    /// Debts; beyond this the client drops one for each new one, and leaves its key to the TTL.
     pub(crate) debts: usize,
 }
 
@@ -54,8 +54,8 @@ pub(crate) enum State {
     /// The node releases and extends, but does not vote before the client greets it again at
     /// `until`.
     Quarantined { until: Instant },
-    /// The node does not vote, for a cause that a person must repair. The client greets it again at
-    /// `retry_at`.
+    /// The node does not vote because of `cause`. At `retry_at` the client closes the connection,
+    /// then connects again.
     Refused { cause: Cause, retry_at: Instant },
 }
 

@@ -76,12 +76,12 @@ impl Node {
         self.pending.push_back(Pending { request: Request::SubscribeTransfers, written_at });
     }
 
-    /// Whether this client hears of a holder's script at this node, or did so on this connection.
+    /// Whether this client has subscribed to transfers on this connection, and has not left.
     pub(crate) const fn takes_transfers(&self) -> bool {
         self.channel.takes_transfers
     }
 
-    /// Whether the node runs the script by which a call introduces itself.
+    /// Whether scripts may go to the node: introductions, transfers, and batches for one key.
     pub(crate) const fn runs_scripts(&self) -> bool {
         self.can_be_asked() && !self.channel.refuses_scripts
     }

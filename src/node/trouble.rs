@@ -1,4 +1,4 @@
-//! Faults of a node that a person must repair: each reported once, until the node is well again.
+//! Faults of a node: the client reports each once, until the node is well again.
 //!
 //! # Invariants
 //!

@@ -277,6 +277,8 @@ fn verdict(is_right: bool, oversold: u32, no_lock: bool) -> &'static str {
             "Two workers read the same stock and both sold it: run it without --no-lock."
         }
         (false, false) if oversold > 0 => "More was sold than there was: please report this.",
-        (false, false) => "The shop closed before all was sold: the nodes are too slow, or away.",
+        (false, false) => {
+            "The shop closed before all was sold: the nodes are too slow or cannot be reached."
+        }
     }
 }

@@ -159,7 +159,7 @@ fn a_command_whose_lists_are_both_gone_ends_and_nodes_that_are_wrong_change_noth
     fs::write(fleet.file("config"), "nodes = [\"redis://\"]\n").expect("a file");
     keeper.err_line("config has changed, the nodes stay: ");
     fleet.set(2..4, None);
-    keeper.err_line("names other nodes, and neither list of before");
+    keeper.err_line("shares no list of nodes with the settings in use");
     let ended = keeper.end();
     assert_eq!(ended.code, Some(70), "{ended:?}");
     let is_free = || !fleet.servers.iter().any(|server| server.exists("k"));

@@ -138,7 +138,7 @@ fn a_wrong_value_is_told_with_its_place_and_without_a_secret() {
             "max_ttl = '30s'",
             &[],
             &[],
-            "config.toml: there is no max_ttl; there are nodes, next-nodes, max-ttl,",
+            "config.toml: no setting is named max_ttl; there are nodes, next-nodes, max-ttl,",
         ),
         ("\nnodes = 'redis://u:s3cret@h", &[], &[], "config.toml: line 2: "),
         ("", &[("REDBOLT_CONFIG", "/nope")], &[], "/nope: No such file"),

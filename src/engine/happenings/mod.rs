@@ -1,5 +1,5 @@
-//! Everything that observers hear: a [`Happening`], and the log, the counts and the notices that
-//! come of it. Nothing in this folder decides anything.
+//! Everything that observers hear: a [`Happening`], the log lines, counts and sights that come of
+//! it, and the notices about nodes. Nothing in this folder decides anything.
 
 #[cfg(feature = "metrics")]
 pub(super) mod counts;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::error::Cause;
 use crate::quorum::NodeId;
 
-/// A node does not vote for a cause that a person must repair, or votes again.
+/// Why a node does not vote, or that it votes again.
 ///
 /// The driver reports each cause once, until the node is well again: admitted by a greeting. If
 /// only writes show the fault (memory, saving, permissions), the node is well when it grants again

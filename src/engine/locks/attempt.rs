@@ -249,8 +249,8 @@ impl Locks {
         None
     }
 
-    /// Whether an answer counts although its node is not admitted, or in trouble. The node may have
-    /// lost its vote since.
+    /// Notes a grant of a node that is in trouble or not admitted. The grant counts only if the
+    /// node is admitted.
     #[cold]
     fn is_believed_in_trouble(&mut self, id: NodeId, now: Now) -> bool {
         self.nodes.granted_in_trouble(id, now.real);

@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //!
-//! - A node that held the key and answers that it is gone was told to delete it, and never gets the
-//!   token again. It is another matter if it has restarted, was a replica, or was silent for a TTL.
+//! - If a node that held the key answers that the key is gone, a client deleted the key there. The
+//!   node never gets the token again, unless it restarted, was a replica, or was silent for a TTL.
 //! - Only a node that may vote gets the token. One that has restarted gives nobody a vote until all
 //!   that it may have forgotten is over.
 //! - Such a SET is a SET: the release goes behind it, and its node may hold the key meanwhile.

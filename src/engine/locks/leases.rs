@@ -240,8 +240,8 @@ impl Locks {
         }
     }
 
-    /// The next lease that got another vote from a late answer. The list holds each lease once, so
-    /// even unread it is never longer than the leases.
+    /// The next lease whose votes a late answer changed. The list holds each lease once, so even
+    /// unread it is never longer than the leases.
     pub(in crate::engine) fn poll_late_vote(&mut self) -> Option<LeaseId> {
         let slot = self.late_votes.pop_front()?;
         self.slots.at_mut(slot).leave(LATE_VOTE);
@@ -256,8 +256,8 @@ impl Locks {
         Some(Event::Lost { op, lease, cause })
     }
 
-    /// Whether the engine knows that a lease is over: its deadline has come, or no quorum can hold
-    /// its key. True for a lease that is no longer held.
+    /// Whether the engine knows that a lease is over: no quorum can hold its key, or it was kept
+    /// alive and its deadline has come. True for a lease that is no longer held.
     #[must_use]
     pub(in crate::engine) fn is_lost(&self, lease: LeaseId) -> bool {
         self.slots.held(lease).is_none_or(|slot| {
@@ -279,7 +279,7 @@ impl Locks {
         self.slots.held(lease).map(|slot| slot.ends)
     }
 
-    /// The nodes that granted a lease, late ones included.
+    /// The nodes that granted a lease, late ones included, and still hold its key.
     #[must_use]
     pub(in crate::engine) fn votes(&self, lease: LeaseId) -> NodeMask {
         self.slots.held(lease).map_or(NodeMask::EMPTY, Slot::votes)

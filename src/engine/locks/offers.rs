@@ -6,8 +6,8 @@
 //! # Invariants
 //!
 //! - The deadline counts from a clock reading from before the call first made the offer. Each node
-//!   writes the token after it heard of it, so its key lives at least until then. No clock of
-//!   another client enters, and neither does the time of receipt.
+//!   writes the token later, so its key lives at least until the deadline. No clock of another
+//!   client enters, and neither does the time of receipt.
 //! - From the moment at which a compare-and-delete of the token is written or owed to a node, no
 //!   grant by that node counts: the node is tainted.
 //! - The client deletes a token only while it knows that the token belongs to one of its own ended
@@ -15,7 +15,8 @@
 //! - The client remembers an ended offer, used or not, for as long as a late script may still write
 //!   its token. If a connection ends meanwhile, a hand-over may have gone unheard, so the client
 //!   owes a compare-and-delete of the token. The same holds for an offer that the client made before
-//!   the node was back: until the node notices that it lost a connection, it counts it as a listener.
+//!   the node was back: a node counts a lost connection as a listener
+//!   until it notices the loss.
 
 use super::core::Locks;
 use super::handover::Past;
@@ -35,7 +36,7 @@ use crate::witness::{Sight, saw};
 
 use std::time::Duration;
 
-/// A call replaces an offer that is older than this part of its TTL.
+/// A call replaces an offer that is older than its TTL divided by this.
 const FRESH_PARTS: u32 = 4;
 
 /// A call that wants more than this part of its TTL makes no offer: a holder may take up a fresh

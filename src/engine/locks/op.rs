@@ -110,11 +110,11 @@ pub(in crate::engine) struct Op {
     is_listed: bool,
     /// The operation has timers, or is a query.
     pub(super) has_more: bool,
-    /// When an acquisition that waits for nodes is judged, if before the end of its call.
+    /// When the operation is judged outside of the rounds; [`Instant::MAX`] for never.
     pub(in crate::engine) judge_at: Instant,
     pub(in crate::engine) plan: Plan,
-    /// How the last attempt of an acquisition failed. Before the first attempt: `Taken`, because
-    /// calls of this client are queued before it.
+    /// How the last attempt of an acquisition failed; `Taken` for a call that queued without an
+    /// attempt.
     pub(in crate::engine) failed: Verdict,
     /// The nodes that denied this call when it last heard of them, and the generation of the call.
     denials: (NodeMask, u32),
@@ -344,8 +344,8 @@ impl Op {
         if generation == self.generation { denials } else { NodeMask::EMPTY }
     }
 
-    /// Notes the denials of an attempt that failed. It says nothing of the nodes that it did not ask.
-    /// Where the end of the call cut it, it says nothing of the nodes that had no time to answer.
+    /// Notes the denials of a failed attempt. A node that the attempt did not ask keeps its earlier
+    /// denial. So does a node that had no time to answer, if the end of the call cut the attempt.
     #[cold]
     pub(super) fn note_denials(&mut self, is_cut: bool) {
         let round = &self.round;

@@ -204,7 +204,7 @@ impl Locks {
         self.release_unpaid(id, slot_index);
     }
 
-    /// Adds a debt to one of the node's lists, which may drop its oldest.
+    /// Adds a debt to one of the node's lists. The node may drop another debt for it.
     fn note_debt(
         &mut self,
         id: NodeId,

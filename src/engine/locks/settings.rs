@@ -14,9 +14,6 @@ use crate::retry::Retry;
 use crate::rules;
 use crate::time::{Instant, nanos};
 
-/// How many transfers there may be in a row, if the configuration sets no number.
-const TRANSFERS_IN_ROW: u8 = 16;
-
 /// A node counts as stalled when it has owed an answer for this many `node_timeout`.
 const STALLED_TIMEOUTS: u32 = 3;
 
@@ -35,7 +32,7 @@ pub(in crate::engine) struct Settings {
     pub(in crate::engine) longest_wait_nanos: u64,
     pub(in crate::engine) connect_timeout: Duration,
     pub(in crate::engine) max_ttl_ms: u32,
-    /// How long a lease can last after its client was told, and a fence be ahead of a clock.
+    /// The least time between two changes of the lists: `max_ttl`, drift, twice the clock skew.
     pub(in crate::engine) longest_lease: Duration,
     pub(in crate::engine) least_ttl_ms: u32,
     pub(in crate::engine) max_extensions: u32,
@@ -114,7 +111,7 @@ impl Settings {
 /// How many transfers there may be in a row. A client of one list alone could not tell whether a quorum of
 /// both holds the lock.
 pub(in crate::engine) fn transfers_in_row(config: &Config) -> u8 {
-    let usual = config.transfers_in_row.unwrap_or(TRANSFERS_IN_ROW);
+    let usual = config.transfers_in_row;
     match config.next_list {
         Some(_) => rules::transfers_between_lists(0, usual),
         None => usual,

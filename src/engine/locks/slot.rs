@@ -1,4 +1,4 @@
-//! The slots: one lock attempt each, from its SET to its last answer.
+//! The slots: one token each, of an attempt, an offer or a named lock, until its last answer.
 //!
 //! # Invariants
 //!
@@ -60,7 +60,7 @@ pub(in crate::engine) struct Slot {
     pub(in crate::engine) ends: Instant,
     pub(in crate::engine) key: Key,
     pub(in crate::engine) token: TokenBytes,
-    /// Pending answers and debts that name this slot.
+    /// Pending answers, debts and offers that name this slot.
     pub(in crate::engine) refs: u16,
     pub(in crate::engine) extensions: u16,
     /// Counts extensions and the release, to tell a late answer from a current one.
@@ -84,7 +84,7 @@ const OFFERED: u8 = 16;
 const DOUBTED: u8 = 32;
 /// Another client won the lease. This client does not know what others told the nodes.
 const ADOPTED: u8 = 64;
-/// The attempt, or the lease, began before the last change of the lists.
+/// The lists before the last change decide: no extension has carried the lease on since.
 const FORMER: u8 = 128;
 
 const _: () = assert!(size_of::<Slot>() == 128, "a million leases have a slot each");

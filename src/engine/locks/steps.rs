@@ -14,7 +14,7 @@ pub(in crate::engine) enum TokenState {
     Won,
     /// A lease.
     Held,
-    /// A failed attempt, whose keys are deleted or being deleted. Its call makes another attempt.
+    /// A failed attempt, whose keys are deleted or being deleted. Its call tries again, or ends.
     Between,
     /// No longer a lock: its keys are deleted or being deleted.
     Released,
@@ -39,9 +39,9 @@ pub(in crate::engine) enum TokenInput {
     Win,
     /// The caller takes its lease.
     Take,
-    /// The call gets no lease, and makes another attempt.
+    /// The attempt gives no lease, and its call has no result yet.
     Fail,
-    /// The call makes that attempt, or ends.
+    /// The call makes its next attempt, or ends.
     Leave,
     Release,
     GiveAway,

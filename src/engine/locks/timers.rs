@@ -27,7 +27,7 @@ pub(in crate::engine) enum Timer {
     Extended(OpIndex),
     /// The next extension of a lease, or its end.
     Keep(KeepIndex),
-    /// The end of an offer.
+    /// The client forgets offers that have ended.
     Offers,
     /// The lists of nodes may change again, and nodes that have left them are given up.
     Lists,

@@ -16,8 +16,8 @@ impl Nodes {
         self.gather_cohort();
     }
 
-    /// The client is about to wait for its releases at nodes that owe an answer. Nodes that are
-    /// away get an attempt to connect at once.
+    /// The client is about to wait for the releases that it owes. Nodes that are away, and are owed
+    /// one, get an attempt to connect at once.
     pub(in crate::engine) fn reach_owed(&mut self, now: Instant) {
         for node in &mut self.nodes {
             node.reach_if_owed(now);

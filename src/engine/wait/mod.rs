@@ -337,8 +337,8 @@ impl Waiting {
         }
     }
 
-    /// Another client sent a message through the node. `slot` has the lock that it is about, if
-    /// this client holds it or is about to.
+    /// Another client sent a message through the node. `meant` is the lock that the message is
+    /// about, as this client knows it.
     pub(super) fn message(
         &mut self,
         node: NodeId,

@@ -116,7 +116,7 @@ pub(in crate::engine) enum Input {
     Behind(Successor),
     /// The call's turn has come, and the listed calls wait behind it.
     Turn(List),
-    /// A call of this client waits behind the call.
+    /// A call of the named client waits behind the call.
     Follower(ClientId),
     /// A node has handed the lock over to the call, and the listed calls wait behind it. `row`: a
     /// quorum has.

@@ -45,7 +45,7 @@ pub(super) const NEXT_LOOK: Duration = Duration::from_millis(1);
 /// A call that no holder knows of polls each node no more often than this.
 pub(super) const NODE_PACE: Duration = Duration::from_millis(300);
 
-/// From the third attempt in a row on, a call first pauses this long, up to five times as long.
+/// From the fourth attempt in a row on, a call first pauses this long, up to five times as long.
 pub(super) const PAUSE: Duration = Duration::from_millis(1);
 pub(super) const TRIES_IN_ROW: u32 = 3;
 

@@ -6,8 +6,8 @@
 //! vain, names the holder and the key's TTL, and tells the holder of the call. The call is then
 //! *introduced*. Where no such node is left the call is *unheard*: it is still, and polls one node
 //! after the other.
-//! An attempt *at one node* asks the others when that node has granted; the third in a row, or a
-//! later one, comes after a pause.
+//! An attempt *at one node* asks the others when that node has granted. From the fourth attempt in
+//! a row on, the call pauses before each attempt.
 //!
 //! | state | input | next state | what is done |
 //! |---|---|---|---|

@@ -56,7 +56,8 @@ pub(super) struct Waiter {
     pub(super) early: Early,
     /// The client that was told may itself have lost its attempt.
     pub(super) is_doubtful: bool,
-    /// The client that heard of the call by its own name while an introduction was under way.
+    /// The client of a waiter behind this call, which announced itself while this call tried or
+    /// asked for the holder.
     pub(super) follower: Option<ClientId>,
     /// How many transfers in a row brought the lock that the call has won.
     pub(super) row: u8,

@@ -58,8 +58,8 @@ fn a_client_that_wants_the_lock_again_tells_the_last_waiter() {
     assert_eq!(world.published, [(ClientId::of(&THIRD), MessageKind::Announce, 1, vec![late])]);
 }
 
-/// Two that have let go, each of which sends what it is told to the other, would do so for as long
-/// as they remember that.
+/// Otherwise two clients that have both released the lock would forward each message to each other
+/// in turn.
 #[test]
 fn a_client_that_is_told_by_its_own_name_has_the_tellers_behind_it_though_it_has_just_let_go() {
     let mut world = World::new();
