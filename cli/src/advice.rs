@@ -261,8 +261,8 @@ impl Judge<'_> {
             );
         } else if node.fails_over && node.state == NodeState::Admitted {
             self.note(format!(
-                "has {} of its replicas; without one of them it grants no locks, and after a failover \
-                 it waits 13 s longer than after a restart: a master without replicas does neither",
+                "connected replicas: {}. It grants no locks while a replica is away, and after a failover \
+                 it waits 13 s longer than after a restart: prefer a master without replicas",
                 node.replicas
             ));
         } else if node.was_replica {
@@ -339,7 +339,7 @@ mod tests {
         (nodes[0].fails_over, nodes[0].replicas, nodes[0].was_replica) = (true, 1, true);
         let advice = advise(&nodes, &clients(2, true));
         assert!(advice.verdict() == Level::Ok && advice.findings.len() == 1, "{advice:?}");
-        assert!(advice.findings[0].text.starts_with("has 1 of its replicas"), "{advice:?}");
+        assert!(advice.findings[0].text.starts_with("connected replicas: 1."), "{advice:?}");
         let off = Clients { failover_guard_is_on: false, ..clients(2, true) };
         assert!(advise(&nodes, &off).is_unsafe());
         (nodes[0].state, nodes[0].cause) = (NodeState::Refused, Cause::Unguarded);

@@ -161,7 +161,7 @@ fn verdict(seen: &Clients, differing: &[Differing]) -> (Level, String) {
     if differing.is_empty() {
         let said = all - silent;
         let text = format!(
-            "{} of the {all} other clients, like this command: {}{more}",
+            "{} of the {all} other clients agree with this command: {}{more}",
             said,
             words(&seen.own)
         );

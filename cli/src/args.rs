@@ -230,8 +230,8 @@ With --force it shows who holds the lock, asks, and takes the lock from that hol
 another client has got it meanwhile, that client keeps it. The holder does not stop by that: it works on
 until it learns of its loss, so stop it first, or let the resource refuse it by its fence. The holder is
 told: redbolt run and elect look at once, and end CMD within their --grace. Where no word reaches them
-they learn of it with their next extension, after a third of their TTL; a holder that never extends the
-lock when its time is over. What was done is a line on stderr.
+they learn of it with their next extension, after a third of their TTL. A holder that never extends
+its lock works on until its TTL is over. A line on stderr says what redbolt has done.
 
 Other users of this machine can see TOKEN with ps, but not a file or the environment.
 
@@ -270,7 +270,7 @@ pub(crate) struct TokenArgs {
 The nodes are searched with SCAN, 500 keys of a node at a time, so that locks get their turn in
 between. A node that does not answer costs one --node-timeout and is left out; exit code 69 if so many
 are left out that locks may be missing. Locks of other libraries are listed as well, and so are other
-string keys of at most 255 bytes: nothing tells them apart.
+keys with a string of at most 255 bytes: nothing tells them apart.
 
 How long a lock is held is known where its holder says so beside it, as redbolt run and elect do; else
 --long shows unknown. With --json each lock is one object on its own line.
@@ -410,8 +410,8 @@ its process group get TERM, and KILL before the term would have ended, as with r
 it waits to lead again. So CMD runs on one machine at a time.
 
 When CMD ends by itself, redbolt resigns, so that another candidate follows at once, and ends with
-CMD's own code. INT, TERM, HUP, QUIT, USR1 and USR2 are passed on to CMD; while redbolt waits, they
-end it. CMD is killed when redbolt is.
+CMD's own code. redbolt passes INT, TERM, HUP, QUIT, USR1 and USR2 on to CMD. While redbolt waits,
+INT, TERM, HUP and QUIT end redbolt. CMD is killed when redbolt is.
 
 CMD finds the name of the election in $REDBOLT_KEY, and with --fence a number in $REDBOLT_FENCE that
 grows from leader to leader: a resource that refuses a lower one than it has seen is safe from a
@@ -443,10 +443,11 @@ pub(crate) struct LeaderArgs {
 
 const RUN_HELP: &str = "\
 redbolt extends a lock at each third of its TTL. It ends CMD if the lock is taken away, or less than
---grace of it is left. CMD and its process group get TERM. They get KILL after the grace, and always
-before the lock would end. The exit code is then 70. If redbolt itself is stopped or hangs, its
-watchdog, a second process, sends that KILL. INT, TERM, HUP, QUIT, USR1 and USR2 are passed on to CMD.
-CMD is killed when redbolt is. If it cannot be killed, a line names it and the exit code is 79.
+--grace of it is left. CMD and its process group get TERM. They get KILL after the grace, or sooner:
+once a quarter of the grace is left of the lock. The exit code is then 70. If redbolt is stopped or
+hangs, its watchdog, a second process, sends that KILL. redbolt passes INT, TERM, HUP, QUIT, USR1
+and USR2 on to CMD. CMD is killed when redbolt is. If redbolt cannot kill a process, a line on
+stderr names the process and the exit code is 79.
 
 A CMD that hangs holds its locks for as long as it hangs. With --max-hold it gets TERM once it has run
 for so long, and KILL after the grace; a line on stderr says so, and the exit code is 70.

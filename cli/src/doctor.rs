@@ -31,8 +31,8 @@ const KEY: &[u8] = b"redbolt:doctor";
 /// How many columns the word in front of a line takes.
 const LABEL: usize = 10;
 
-/// The pause between two looks, with `--wait`. Another client learns a little later, by the time that its
-/// own greeting takes, that a server is old enough: so nodes that were not fit are fit in two looks.
+/// The pause between two looks, with `--wait`. Other clients may learn one greeting later than this
+/// command that a server is old enough to vote. So nodes that were unfit must be fit in two looks.
 const PAUSE: Duration = Duration::from_millis(200);
 
 pub(crate) fn run(global: &Global, args: &DoctorArgs) -> Result<(), Failure> {
@@ -104,8 +104,8 @@ fn look(global: &Global, args: &DoctorArgs) -> Result<Found, Failure> {
     Ok(Found { nodes, advice, clients, agreed })
 }
 
-/// Whether clients hold slots above the number that clients are to give the lock: beside them, others
-/// may hold that many. Takes one round trip per slot above.
+/// Whether a client holds a slot above `slots`: then more than `slots` clients could hold the lock.
+/// It takes at least one round trip for each slot above.
 fn slots_above(client: &Client, key: &[u8], slots: u8) -> Result<Check, Failure> {
     let mut held = Vec::new();
     for slot in slots..SLOTS_MAX {

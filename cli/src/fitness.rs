@@ -109,7 +109,8 @@ fn quorum(nodes: &[&Examined], quorum: usize, clients: &Clients) -> (Level, Stri
         return (Level::Note, text);
     }
     if spare == 0 {
-        let text = format!("{votes}: one more failure and no lock can be taken: repair the others");
+        let text =
+            format!("{votes}: one more failure stops new locks: repair the nodes without a vote");
         return (level, text);
     }
     if count.is_multiple_of(2) && quorum == count / 2 + 1 {

@@ -1,8 +1,8 @@
 //! `redbolt`: the command line of the Redlock client [Redbolt](https://docs.rs/redbolt).
 //!
 //! It is a library so that the example `assets` sees the same command line as the binary; it
-//! promises nothing to other programs. Each command has one file; `args` has their options, `exit`
-//! how they end.
+//! promises nothing to other programs. Each command has a module of its name, and some have more.
+//! `args` and `bench_args` have the options, `exit` the ways in which commands end.
 
 #![forbid(unsafe_code)]
 

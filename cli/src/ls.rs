@@ -63,7 +63,8 @@ pub(crate) fn run(global: &Global, args: &LsArgs) -> Result<(), Failure> {
     }
     if !listing.is_whole {
         note(format_args!(
-            "there are more locks than {limit}: take a larger --limit, or a narrower pattern"
+            "there are more locks than {limit}, or more keys than ls looks at: take a larger \
+             --limit, or a narrower pattern"
         ));
     }
     let left_out = left_out(&listing);

@@ -14,7 +14,7 @@ use crate::signals::{ENDING, Signals};
 pub(crate) fn run(global: &Global, args: &NodeArgs) -> Result<(), Failure> {
     if args.port.checked_add(args.count - 1).is_none() {
         let message =
-            format!("{} nodes from port {} on: ports end at 65535", args.count, args.port);
+            format!("{} nodes from port {} on pass 65535: lower --port", args.count, args.port);
         return Err(Failure::usage(message));
     }
     let signals = Signals::watch(&ENDING, || {})?;

@@ -63,8 +63,8 @@ impl Reload {
     ///
     /// # Errors
     ///
-    /// A list that has no node list in common with the present ones: other clients may use it already,
-    /// and this command's locks do not exclude theirs.
+    /// The file shares no list with the lists in use: other clients may use its nodes already, and
+    /// this command's locks do not exclude theirs.
     pub(crate) fn look(&mut self, driver: &mut Driver) -> Result<(), Failure> {
         let time = now();
         if time < self.due {

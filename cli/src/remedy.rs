@@ -65,7 +65,7 @@ pub(crate) fn remedy(cause: Cause) -> &'static str {
             "name the node as its certificate does, or issue one with this name (subjectAltName)"
         }
         Cause::ClientCertificate => {
-            "show one that its tls-ca-cert-file signed (--tls-cert, --tls-key)"
+            "give one that a CA in its tls-ca-cert-file signed (--tls-cert, --tls-key)"
         }
         Cause::TlsFailed => {
             "look at tls-protocols and tls-ciphers there (TLS 1.2 or 1.3 is needed)"

@@ -48,7 +48,7 @@ pub(crate) struct Session {
     pub(crate) is_telling: bool,
     pub(crate) config: Config,
     reload: Option<Reload>,
-    /// Why this session may take no lock any more.
+    /// Why the next [`pass`](Self::pass) fails: the file shares no list of nodes with those in use.
     pub(crate) stale: Option<Failure>,
     node_timeout: Duration,
     alarm: Alarm,

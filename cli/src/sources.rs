@@ -210,7 +210,7 @@ fn take(
     let Some(value) = table.remove(setting.name) else { return Ok(None) };
     let place = format!("{}: {}", file.display(), setting.name);
     let Some(text) = text(&value) else {
-        return Err(Failure::usage(format!("{place}: write it in quotes")));
+        return Err(Failure::usage(format!("{place}: write it in quotes, such as '30s' or 'on'")));
     };
     let text = match file.parent() {
         Some(dir) if setting.is_path => dir.join(text).display().to_string(),
@@ -261,8 +261,8 @@ fn table_of(file: &Path) -> Result<Table, Failure> {
     })
 }
 
-/// The file is not in the working directory: a command that runs elsewhere would then have other
-/// nodes, and so no lock in common with this one.
+/// The file in the user's own directory. One in the working directory would give a command that
+/// runs elsewhere other nodes, and so no lock in common with this command.
 fn usual_file() -> Option<PathBuf> {
     let dir = |name| env::var_os(name).map(PathBuf::from).filter(|dir| dir.is_absolute());
     let config = dir("XDG_CONFIG_HOME").or_else(|| dir("HOME").map(|home| home.join(".config")))?;

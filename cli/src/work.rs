@@ -4,8 +4,8 @@
 //! # Invariants
 //!
 //! - When less than the grace is left of the locks, or they are known to be lost, the group gets
-//!   TERM, and KILL after the grace. KILL comes at the latest when a quarter of the grace is left
-//!   before the last known deadline, whatever the nodes do.
+//!   TERM, and KILL after the grace. At the latest, this process sends KILL when a quarter of the
+//!   grace is left before the last known deadline, and the watchdog when an eighth is left.
 //! - After each wait this process reads the clock first: if it could not run for too long, there is
 //!   only time for KILL. Until it runs again, the watchdog acts for it.
 //! - The locks are released after the command has ended, and never before. If the command cannot be
@@ -126,6 +126,8 @@ pub(crate) struct Ended {
     names: Vec<String>,
     /// Why a lock was lost, if one was.
     lost: Option<LostCause>,
+    /// Why this process may take no lock any more.
+    stale: Option<Failure>,
     /// For how long it may hold its locks, if it was told to end because of that.
     held_for: Option<Duration>,
     /// The last signal passed on to it that ends processes.
@@ -154,8 +156,8 @@ pub(crate) fn under(
     })?;
     let names = names.iter().map(|name| shown(name)).collect();
     let held = Some(lease);
-    let mut watch =
-        Watch { session, group, names, held, limit, hold, lost: None, signal: None, say_at: None };
+    let (lost, stale, signal, say_at) = (None, None, None, None);
+    let mut watch = Watch { session, group, names, held, limit, lost, stale, hold, signal, say_at };
     let result = watch.until_ended();
     // Whatever went wrong, no part of the command may go on without the locks.
     if watch.limit.is_told || !matches!(result, Ok(End::ByItself)) {
@@ -171,8 +173,8 @@ pub(crate) fn under(
     let was_killed = result? == End::Killed && code == KILLED;
     let was_ended = was_killed || watch.limit.is_told;
     let held_for = watch.hold.over();
-    let Watch { names, lost, signal, .. } = watch;
-    Ok(Ended { code, was_ended, names, lost, held_for, signal, is_held: released? })
+    let Watch { names, lost, stale, signal, .. } = watch;
+    Ok(Ended { code, was_ended, names, lost, stale, held_for, signal, is_held: released? })
 }
 
 /// The variables that tell the command about its lock. With several locks all four are unset, even
@@ -200,6 +202,8 @@ struct Watch<'session> {
     held: Option<Lease>,
     limit: Limit,
     lost: Option<LostCause>,
+    /// Why this process may take no lock any more.
+    stale: Option<Failure>,
     hold: Hold,
     /// The last signal passed on that ends processes.
     signal: Option<Signal>,
@@ -301,6 +305,7 @@ impl Watch<'_> {
             }
             if let Some(failure) = self.session.stale.take() {
                 self.tell(&format!("{}: ending the command", failure.message));
+                self.stale = Some(failure);
             }
             if let Some(lease) = &self.held {
                 self.limit.follow(lease.deadline());
@@ -445,10 +450,9 @@ fn still_run(survivors: &[Survivor]) -> String {
 }
 
 impl Ended {
-    /// Whether the command was ended because its locks were lost, and nobody has asked this process
-    /// to end.
+    /// Whether this process ended the command because its locks were lost, and may take them again.
     pub(crate) fn is_lost_alone(&self) -> bool {
-        self.was_ended && self.signal.is_none()
+        self.was_ended && self.signal.is_none() && self.stale.is_none()
     }
 
     /// Why the locks were lost, if they were.
@@ -461,7 +465,10 @@ impl Ended {
     }
 
     /// The result of this process.
-    pub(crate) fn judge(&self) -> Result<(), Failure> {
+    pub(crate) fn judge(self) -> Result<(), Failure> {
+        if let Some(failure) = self.stale.filter(|_| self.was_ended) {
+            return Err(failure);
+        }
         if let Some(held_for) = self.held_for.filter(|_| self.was_ended) {
             let message = held_too_long(&self.names, held_for) + ", so the command was ended";
             return Err(Failure::new(LOST, "lost", message));

@@ -272,7 +272,7 @@ fn summary(shop: &Shop, elapsed: Duration, args: &DemoArgs, json: bool) -> Resul
 fn verdict(is_right: bool, oversold: u32, no_lock: bool) -> &'static str {
     match (is_right, no_lock) {
         (true, false) => "Every piece was sold exactly once.",
-        (true, true) => "Nothing was oversold by chance; more --workers make it likelier.",
+        (true, true) => "By chance nothing was oversold; more --workers make overselling likelier.",
         (false, true) => {
             "Two workers read the same stock and both sold it: run it without --no-lock."
         }

@@ -5,7 +5,11 @@ use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use redbolt_embedded::Nodes;
+use redbolt_rig::eventually;
 use serde_json::Value;
+
+/// How long a command may take to end.
+const END_LIMIT: Duration = Duration::from_secs(60);
 
 /// How a command ended.
 #[derive(Debug)]
@@ -176,6 +180,8 @@ impl Running {
     /// Waits for the end.
     pub(crate) fn end(mut self) -> Ended {
         let started = redbolt::now();
+        let has_ended = || self.child.try_wait().expect("a child").is_some();
+        assert!(eventually(END_LIMIT, has_ended), "the command goes on");
         let (mut out, mut err) = (String::new(), String::new());
         self.out.read_to_string(&mut out).expect("stdout is text");
         self.err.read_to_string(&mut err).expect("stderr is text");

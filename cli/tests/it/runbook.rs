@@ -154,7 +154,7 @@ fn a_client_with_other_settings_is_named_with_what_it_has() {
     let holder = holding(&servers, "sku:42");
     let agreed = play(&servers, dir.path(), doctor).expect(0).out;
     assert!(
-        agreed.contains("agreement: 1 of the 1 other clients, like this command: 5 nodes"),
+        agreed.contains("agreement: 1 of the 1 other clients agree with this command: 5 nodes"),
         "{agreed}"
     );
     let told = play(&servers, dir.path(), &format!("{doctor} --quorum 4")).expect(0).out;
