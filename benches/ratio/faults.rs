@@ -1,4 +1,4 @@
-//! Locks while one of five nodes misbehaves, against the probe on the four that answer.
+//! Locks while one of five nodes misbehaves, against the probe on the other four or on all five.
 
 use std::time::Duration;
 

@@ -45,7 +45,7 @@ pub(crate) fn run(options: &Options) -> Anything {
     }
     let Some(setup) = Setup::new(5)?.filter(Setup::is_tcp) else { return Ok(()) };
     if std::env::var_os("REDBOLT_NODES").is_none() {
-        println!("\nonly servers tell of what they run (MONITOR): no shares");
+        println!("\nsecond rounds are not counted: they need servers (REDBOLT_NODES)");
         return Ok(());
     }
     println!(

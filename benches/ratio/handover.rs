@@ -148,8 +148,8 @@ fn row(
     Ok(())
 }
 
-/// A script that hands a lock over is one command, and runs these as well where the key was the
-/// holder's. One of them is a DEL, which no client sends by itself.
+/// How many commands the script of a hand-over runs after its GET, if the key was the holder's:
+/// DEL, SET and PUBLISH. No client sends a DEL by itself, so each DEL counts one such script.
 const MORE_OF_A_SCRIPT: u64 = 3;
 
 /// How many commands clients have sent to all nodes so far.

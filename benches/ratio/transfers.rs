@@ -39,8 +39,8 @@ enum Kind {
 /// Round trips that are added to those of loopback, in milliseconds.
 const ADDED: [u64; 4] = [0, 1, 3, 10];
 
-/// How long each slice is, and how many of the added round trips at least: so many turns that what clients
-/// send before their first one does not count for much.
+/// The least length of a slice, as a time and in added round trips. It is so long that what clients
+/// send before their first turn counts for little.
 const TIME: Duration = Duration::from_secs(1);
 const TRIPS: u32 = 200;
 

@@ -1,7 +1,7 @@
 //! Redbolt beside other clients: all run on the same servers, in turn, in the same run.
 //!
 //! `peer-runner --nodes HOST:PORT,.. --pids PID,.. --bin DIR --log DIR [--perf FILE]
-//! [--csv FILE] [--origin TEXT] [--runs N] [--rounds N] [NAME ..]`; see `benches/peers/run`, which starts it.
+//! [--setups FILE] [--csv FILE] [--origin TEXT] [--runs N] [--rounds N] [NAME ..]`; see `benches/peers/run`, which starts it.
 
 mod measure;
 mod program;
@@ -45,7 +45,9 @@ struct Options {
     pids: Vec<i32>,
     bin: PathBuf,
     log: PathBuf,
+    /// The files for the tables of the figures, and for the one of the set-ups.
     perf: Option<PathBuf>,
+    setups: Option<PathBuf>,
     csv: Option<PathBuf>,
     /// What is measured and where, for the head of the CSV.
     origin: String,
@@ -67,6 +69,7 @@ fn options() -> Anything<Options> {
             "--bin" => options.bin = value()?.into(),
             "--log" => options.log = value()?.into(),
             "--perf" => options.perf = Some(value()?.into()),
+            "--setups" => options.setups = Some(value()?.into()),
             "--csv" => options.csv = Some(value()?.into()),
             "--origin" => options.origin = value()?,
             "--runs" => options.runs = value()?.parse()?,
@@ -226,13 +229,17 @@ fn main() -> Anything {
         begin.until(redbolt::now()).as_secs(),
     );
     let text = table::markdown(&setups, &records, &left_out, &about);
-    println!("{text}");
+    let how = table::set_up(&setups);
+    println!("{text}\n{how}");
     if let Some(file) = &options.csv {
         let comments = [format!("{}, load {load}", options.origin), about];
         record::write(&records, &comments.each_ref().map(String::as_str), file)?;
     }
     if let Some(file) = &options.perf {
         table::put(&text, file)?;
+    }
+    if let Some(file) = &options.setups {
+        table::put(&how, file)?;
     }
     Ok(())
 }

@@ -85,7 +85,7 @@ fn count(value: Option<f64>) -> String {
     text
 }
 
-/// The columns of the first table; those of the second are the same and p99 of the hand-over.
+/// The columns of the first table.
 const COLUMNS: [(&str, Value, Told); 6] = [
     ("acquire", P50, time),
     ("acquire", P99, time),
@@ -95,10 +95,9 @@ const COLUMNS: [(&str, Value, Told); 6] = [
     ("one slow", P50, time),
 ];
 
-/// A line of a table.
-fn line(setup: &Setup, cells: &[String]) -> String {
-    format!("| {} | {} | {} |\n", setup.name, setup.said(), cells.join(" | "))
-}
+/// The columns of the second table.
+const RANGES: [(&str, Told); 4] =
+    [("acquire", time), ("cycles", count), ("hand-over", time), ("one hung", time)];
 
 /// The medians of the runs.
 fn medians(setup: &Setup, records: &[Record]) -> String {
@@ -118,23 +117,22 @@ fn medians(setup: &Setup, records: &[Record]) -> String {
         }
         cell
     });
-    line(setup, &cells.collect::<Vec<_>>())
+    let cells = cells.collect::<Vec<_>>().join(" | ");
+    format!("| {} | {} | {cells} |\n", setup.name, setup.said())
 }
 
 /// The lowest and the highest of the runs.
 fn ranges(setup: &Setup, records: &[Record]) -> String {
-    let mut columns = COLUMNS.to_vec();
-    columns.insert(4, ("hand-over", P99, time));
-    let cells = columns.iter().map(|&(figure, value, told)| {
+    let cells = RANGES.iter().map(|&(figure, told)| {
         if setup.is_on_one_server && figure.starts_with("one") {
             return "one server".to_owned();
         }
-        let mut values: Vec<f64> = setup.records(records, figure).filter_map(value).collect();
+        let mut values: Vec<f64> = setup.records(records, figure).filter_map(P50).collect();
         values.sort_by(f64::total_cmp);
         let (low, high) = (told(values.first().copied()), told(values.last().copied()));
         if low == high { low } else { format!("{low} to {high}") }
     });
-    line(setup, &cells.collect::<Vec<_>>())
+    format!("| {} | {} |\n", setup.name, cells.collect::<Vec<_>>().join(" | "))
 }
 
 /// How many hand-overs the rows have seen.
@@ -152,7 +150,7 @@ fn turns(records: &[Record]) -> String {
     text
 }
 
-/// The tables, and how each client was set up.
+/// The tables of the figures.
 pub(crate) fn markdown(
     setups: &[Setup],
     records: &[Record],
@@ -168,13 +166,22 @@ pub(crate) fn markdown(
     let runs = records.iter().map(|record| record.run).max().unwrap_or(0);
     if runs > 1 {
         text.push_str(&format!(
-            "\nThe lowest and the highest of the {runs} runs:\n\n\
-             | client | set up | acquire p50 | p99 | cycles/s, 64 workers | hand-over p50 | p99 | one hung | one slow |\n\
-             |---|---|---|---|---|---|---|---|---|\n",
+            "\nEach client tuned, the lowest and the highest of the {runs} runs:\n\n\
+             | client | acquire p50 | cycles/s, 64 workers | hand-over | one hung |\n\
+             |---|---|---|---|---|\n",
         ));
-        text.extend(setups.iter().map(|setup| ranges(setup, records)));
+        let tuned = setups.iter().filter(|setup| setup.setting == "tuned");
+        text.extend(tuned.map(|setup| ranges(setup, records)));
     }
-    text.push_str("\n| client | versions | as documented | tuned |\n|---|---|---|---|\n");
+    if !left_out.is_empty() {
+        text.push_str(&format!("\nLeft out: {}.\n", left_out.join("; ")));
+    }
+    text
+}
+
+/// How each client was set up.
+pub(crate) fn set_up(setups: &[Setup]) -> String {
+    let mut text = "| client | versions | as documented | tuned |\n|---|---|---|---|\n".to_owned();
     for setup in setups.iter().filter(|setup| setup.setting == "default") {
         let is_tuned = |other: &&Setup| other.name == setup.name && other.setting == "tuned";
         let tuned = setups.iter().find(is_tuned).map_or("", |tuned| &tuned.settings);
@@ -183,16 +190,13 @@ pub(crate) fn markdown(
             setup.name, setup.versions, setup.settings
         ));
     }
-    if !left_out.is_empty() {
-        text.push_str(&format!("\nLeft out: {}.\n", left_out.join("; ")));
-    }
     text
 }
 
 /// Puts the text between the two marks of the file.
 pub(crate) fn put(text: &str, file: &Path) -> Anything {
     let whole = std::fs::read_to_string(file)?;
-    let (before, rest) = whole.split_once(BEGIN).ok_or("PERF.md has no mark for the table")?;
-    let (_, after) = rest.split_once(END).ok_or("PERF.md has no mark for the table's end")?;
+    let (before, rest) = whole.split_once(BEGIN).ok_or("no mark for the table")?;
+    let (_, after) = rest.split_once(END).ok_or("no mark for the table's end")?;
     Ok(std::fs::write(file, format!("{before}{BEGIN}\n{text}\n{END}{after}"))?)
 }
