@@ -17,8 +17,8 @@ use crate::retry::Retry;
 #[cfg(feature = "tls")]
 use crate::tls::Tls;
 
-/// How a blocking call, and the I/O thread of a `Client`, polls its sockets while there is nothing
-/// to read.
+/// How a blocking call polls its sockets while there is nothing to read. The I/O thread of a
+/// `Client` always sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum IdleStrategy {
@@ -93,7 +93,7 @@ pub struct Config {
     pub(crate) max_hold: Option<Duration>,
     pub(crate) local_turns: u32,
     pub(crate) direct_wake: bool,
-    /// `None` for the default.
+    /// 0 for none.
     pub(crate) transfers_in_row: u8,
     pub(crate) max_clock_skew: Duration,
     pub(crate) fence_ttl: Option<Duration>,
@@ -194,7 +194,8 @@ impl Config {
         self
     }
 
-    /// Whether restarted nodes may vote at once. See [`RestartGuard`]. On by default.
+    /// Whether a restarted node must wait before it votes. See [`RestartGuard`]. On by default. All
+    /// clients of the same locks must agree on it.
     #[must_use]
     pub const fn restart_guard(mut self, guard: RestartGuard) -> Self {
         self.restart_guard = guard;
@@ -317,8 +318,9 @@ impl Config {
     /// How far the client's wall clock and a node's may be apart for a fenced lock
     /// ([`LockOptions::fenced`](crate::LockOptions::fenced)). A node whose clock is further away
     /// does not vote for it. 1 s by default, from 1 ms to 1 h. A clock that is years ahead would
-    /// raise the fences of all clients. A restarted node must not vote for longer than twice this
-    /// time and the rounds of an attempt, so fences need a `max_ttl` above that.
+    /// raise the fences of all clients. Fences need a `max_ttl` longer than twice this time, twice
+    /// `node_timeout` and `connect_timeout` together. Then a restarted node stays without a vote
+    /// for long enough.
     #[must_use]
     pub const fn max_clock_skew(mut self, skew: Duration) -> Self {
         self.max_clock_skew = skew;
@@ -385,9 +387,10 @@ impl Config {
     }
 
     /// How often a lease may be extended: a holder that extends for ever keeps every other client
-    /// out. No limit by default, from 0 to 65,535. Each extension that the holder begins counts,
-    /// and so does taking a lease over ([`Client::adopt`](crate::Client::adopt)). If it is set, a
-    /// client hands no lease on inside the process.
+    /// out. No limit by default, from 0 to 65,535. Each extension that begins counts, the engine's
+    /// own ([`keep_alive`](crate::LockOptions::keep_alive)) included. Taking a lease over
+    /// ([`Client::adopt`](crate::Client::adopt)) counts as one. If the limit is set, a client hands
+    /// no lease on inside the process.
     #[must_use]
     pub const fn max_extensions(mut self, extensions: u32) -> Self {
         self.max_extensions = Some(extensions);

@@ -5,9 +5,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Counts of durations, in buckets whose width is an eighth of their power of two: a value that is
-/// read back is at most a sixteenth off. From 128 ns to two minutes; longer durations count as
-/// that.
+/// Counts of durations, in buckets whose width is an eighth of their power of two. A value that is
+/// read back is at most a sixteenth off, and below 1,024 ns at most 64 ns. From 128 ns to 4.5
+/// minutes; longer durations count as that.
 pub struct Histogram {
     counts: Box<[AtomicU64]>,
 }

@@ -14,11 +14,11 @@ use crate::resp::{Decoder, Limits, Reply as Read};
 /// The most commands that one query puts to one node.
 pub(crate) const COMMANDS_MAX: usize = 255;
 
-/// Commands for nodes. They go over the connections of a handle: see
-/// [`Client::query`](crate::Client::query).
+/// Commands for nodes, at most 255 for each. They go over the connections of a client or driver:
+/// see [`Client::query`](crate::Client::query).
 ///
 /// **Each command must only read, answer at once, and give one reply.** A command that changes the
-/// connection (SUBSCRIBE, MULTI, SELECT, CLIENT REPLY) breaks the handle. A node serves no other
+/// connection (SUBSCRIBE, MULTI, SELECT, CLIENT REPLY) breaks the client. A node serves no other
 /// client while it runs a long command, so put such a command to one node at a time.
 ///
 /// ```

@@ -118,7 +118,7 @@ impl<I: Index, T> Slab<I, T> {
         }
     }
 
-    /// Gives a place back. Its entry stays until the place is taken again.
+    /// Gives a place back. The next [`take`](Self::take) of the place finds its entry there.
     #[inline]
     pub(crate) fn give_back(&mut self, index: I) {
         self.free.push(index);

@@ -111,7 +111,7 @@ pub(crate) struct WallClock {
     pub(crate) read_at: Instant,
     /// Microseconds since 1970.
     pub(crate) micros: u64,
-    /// The true reading may be up to this many microseconds before `read_at`.
+    /// The clock may have been read up to this many microseconds before `read_at`.
     pub(crate) error: u64,
 }
 

@@ -86,7 +86,7 @@ enum redbolt_setting
   REDBOLT_QUORUM = 4,
   // The difference of the rates of two clocks, in parts per million.
   REDBOLT_DRIFT_PPM = 5,
-  // 0: a node that restarts empty may vote at once. 1, the default: not for the longest TTL.
+  // 0: a restarted node may vote at once. 1, the default: once it has run for the longest TTL.
   REDBOLT_RESTART_GUARD = 6,
   // 0: a master with replicas votes like any other, and two holders are possible after a
   // failover. 1, the default: it votes only where it ceases to grant once it is cut off.
@@ -97,7 +97,7 @@ enum redbolt_setting
   REDBOLT_RETRY_TIMEOUT_NS = 9,
   // The shortest wait between two attempts.
   REDBOLT_RETRY_DELAY_NS = 10,
-  // The random part of that wait is up to this.
+  // The random part of the wait between two attempts is up to this.
   REDBOLT_RETRY_JITTER_NS = 11,
   // 0: no release wakes a call that waits. 1, the default: it does.
   REDBOLT_DIRECT_WAKE = 12,
@@ -273,7 +273,7 @@ typedef struct {
   uint64_t linger_ns;
   // At most so many callers hold the lock at the same time, 1 to 63. Zero: one.
   uint32_t slots;
-  // The call reads, beside at most so many readers, 1 to 63; or it writes, see `REDBOLT_WRITE`.
+  // The call reads: at most so many may read at once, 1 to 63. Or it writes: `REDBOLT_WRITE`.
   uint32_t readers;
   // Bits of `redbolt_option`.
   uint32_t flags;
@@ -343,8 +343,8 @@ redbolt_code redbolt_client_new(const redbolt_config *config,
                                 redbolt_client **client,
                                 redbolt_error *error);
 
-// Frees a client, and releases its leases without waiting for it. Null is nothing to do. No other
-// thread may be in a call of the client.
+// Frees a client, and releases its leases without waiting for the nodes. Null is nothing to do. No
+// other thread may be in a call of the client.
 void redbolt_client_free(redbolt_client *client);
 
 // Ends all calls with `REDBOLT_CLOSED`, but a `redbolt_wait_lost` with `REDBOLT_LOST`. Sends the
@@ -431,7 +431,8 @@ redbolt_code redbolt_config_new(const char *const *nodes,
                                 redbolt_config **config,
                                 redbolt_error *error);
 
-// Sets a number: a `redbolt_setting`. The client or driver made of it checks the range.
+// Sets a number: a `redbolt_setting`. It refuses a value that the setting cannot hold, such as 2
+// for a switch. The client or driver made of the configuration checks the range.
 redbolt_code redbolt_config_set(redbolt_config *config,
                                 uint32_t setting,
                                 uint64_t value,
@@ -534,6 +535,7 @@ redbolt_code redbolt_driver_release(redbolt_driver *driver,
                                     redbolt_error *error);
 
 // Cancels a call for a lock. It still completes, with `REDBOLT_CANCELLED`, or as it ended before.
+// `REDBOLT_INVALID_ARGUMENT`: its completion was taken already, or `op` is no operation.
 redbolt_code redbolt_driver_cancel(redbolt_driver *driver, redbolt_op op, redbolt_error *error);
 
 // Takes up to `room` completions into the caller's array, and returns how many. `errors`, which may be

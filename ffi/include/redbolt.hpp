@@ -1,5 +1,5 @@
 /* Redbolt for C++17: owners, guards and results over redbolt.h, and nothing else. A call reports its
-   failure in a result, and throws only if memory runs out. Ask a result whether it has a value before
+   failure in a result or a code, and throws only if memory runs out. Ask a result whether it has a value before
    you use *, -> or error(); value() throws if there is none. The rules for threads and forks are those
    of the C types. */
 #ifndef REDBOLT_HPP

@@ -101,8 +101,8 @@ pub unsafe extern "C" fn redbolt_client_new(
     unsafe { at_border(error, body) }
 }
 
-/// Frees a client, and releases its leases without waiting for it. Null is nothing to do. No other
-/// thread may be in a call of the client.
+/// Frees a client, and releases its leases without waiting for the nodes. Null is nothing to do. No
+/// other thread may be in a call of the client.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_client_free(client: *mut redbolt_client) {
     // SAFETY: by the rules for pointers.

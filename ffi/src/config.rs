@@ -40,7 +40,7 @@ pub enum redbolt_setting {
     REDBOLT_QUORUM = 4,
     /// The difference of the rates of two clocks, in parts per million.
     REDBOLT_DRIFT_PPM = 5,
-    /// 0: a node that restarts empty may vote at once. 1, the default: not for the longest TTL.
+    /// 0: a restarted node may vote at once. 1, the default: once it has run for the longest TTL.
     REDBOLT_RESTART_GUARD = 6,
     /// 0: a master with replicas votes like any other, and two holders are possible after a
     /// failover. 1, the default: it votes only where it ceases to grant once it is cut off.
@@ -51,7 +51,7 @@ pub enum redbolt_setting {
     REDBOLT_RETRY_TIMEOUT_NS = 9,
     /// The shortest wait between two attempts.
     REDBOLT_RETRY_DELAY_NS = 10,
-    /// The random part of that wait is up to this.
+    /// The random part of the wait between two attempts is up to this.
     REDBOLT_RETRY_JITTER_NS = 11,
     /// 0: no release wakes a call that waits. 1, the default: it does.
     REDBOLT_DIRECT_WAKE = 12,
@@ -278,7 +278,8 @@ pub unsafe extern "C" fn redbolt_config_new(
     unsafe { at_border(error, body) }
 }
 
-/// Sets a number: a `redbolt_setting`. The client or driver made of it checks the range.
+/// Sets a number: a `redbolt_setting`. It refuses a value that the setting cannot hold, such as 2
+/// for a switch. The client or driver made of the configuration checks the range.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_config_set(
     config: *mut redbolt_config,

@@ -309,6 +309,7 @@ pub unsafe extern "C" fn redbolt_driver_release(
 }
 
 /// Cancels a call for a lock. It still completes, with `REDBOLT_CANCELLED`, or as it ended before.
+/// `REDBOLT_INVALID_ARGUMENT`: its completion was taken already, or `op` is no operation.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_driver_cancel(
     driver: *mut redbolt_driver,

@@ -40,7 +40,7 @@ pub struct redbolt_options {
     pub linger_ns: u64,
     /// At most so many callers hold the lock at the same time, 1 to 63. Zero: one.
     pub slots: u32,
-    /// The call reads, beside at most so many readers, 1 to 63; or it writes, see `REDBOLT_WRITE`.
+    /// The call reads: at most so many may read at once, 1 to 63. Or it writes: `REDBOLT_WRITE`.
     pub readers: u32,
     /// Bits of `redbolt_option`.
     pub flags: u32,

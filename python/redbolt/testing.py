@@ -13,5 +13,5 @@ __all__ = ["Nodes", "nodes"]
 
 
 def nodes(count: int = 5) -> Nodes:
-    """Starts `count` nodes, 1 to 32, on free ports of 127.0.0.1. Leave the `with` block, or call `close()`."""
+    """Starts `count` nodes on free ports of 127.0.0.1. The end of the `with` block, or `close()`, ends them."""
     return Nodes(count)

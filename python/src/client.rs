@@ -37,7 +37,7 @@ const SLICE: Duration = Duration::from_millis(50);
 /// - max_ttl: the longest TTL that any client uses (30.0)
 /// - retry_timeout: how long `lock` waits; `math.inf`: for ever (10.0)
 /// - retry_delay, retry_jitter: between two attempts if no message wakes the call (0.2, 0.2)
-/// - restart_guard: a node that restarts empty does not vote for `max_ttl` (True)
+/// - restart_guard: a node that restarts, empty or not, does not vote for `max_ttl` (True)
 /// - failover_guard: masters with replicas must cease to grant when they are cut off (True)
 /// - admission: "strict", or "lenient" for nodes that deny INFO
 /// - drift_factor: the most that two clocks differ in rate (0.01)
@@ -51,7 +51,7 @@ const SLICE: Duration = Duration::from_millis(50);
 /// - username, password: for nodes whose address has none
 /// - tls_ca, tls_cert, tls_key: PEM as bytes; tls_server_name: the name in all certificates
 ///
-/// The first lists, `quorum`, `max_ttl`, both guards and `key_prefix` must be the same for all programs
+/// `nodes`, `quorum`, `max_ttl`, both guards and `key_prefix` must be the same for all programs
 /// that share locks.
 #[pyclass(module = "redbolt", frozen)]
 pub(crate) struct Client {

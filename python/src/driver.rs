@@ -316,7 +316,8 @@ impl Driver {
         Ok(())
     }
 
-    /// Ends all operations under way with `Closed`; no other begins. `shutdown` is to follow.
+    /// Ends all operations under way with `Closed`; no other begins. Then call `finish` of the
+    /// result.
     fn close(slf: &Bound<'_, Self>) -> PyResult<Option<Ending>> {
         let (py, this) = (slf.py(), slf.get());
         let (driver, ops, timer) = {

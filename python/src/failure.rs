@@ -72,7 +72,7 @@ impl Failure {
             Self::Overran => "the lease ended before the work did".to_owned(),
             Self::Closed => "the client was shut down".to_owned(),
             Self::Fork => {
-                "the lease is the parent process's: only the parent may end it".to_owned()
+                "the lease or client is the parent process's: only the parent may use it".to_owned()
             }
         }
     }

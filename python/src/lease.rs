@@ -102,8 +102,9 @@ impl Lease {
 
     /// Moves the end of the lock to `ttl` seconds from now. It takes one round trip to the nodes.
     ///
-    /// Raises `Lost` or `Expired` if the lock is over: stop the work. Raises `NoQuorum` if too few nodes
-    /// answered: the lock goes on until `remaining()` is 0, so try again.
+    /// Raises `Lost` or `Expired` if the lock is over: stop the work. Raises `NoQuorum` if too few
+    /// nodes answered: the lock goes on until `remaining()` is 0, so try again. Raises `NotHeld` if
+    /// the lease was unlocked before, and `LimitReached` at a limit of the client.
     fn extend(&self, py: Python<'_>, ttl: f64) -> PyResult<()> {
         let ttl = duration("ttl", ttl)?;
         let held = self.guard.get().ok_or(Failure::Fork)?;

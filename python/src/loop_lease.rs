@@ -97,8 +97,9 @@ impl LoopLease {
     /// Moves the end of the lock to `ttl` seconds from now. Await it: it takes one round trip to the
     /// nodes.
     ///
-    /// Raises `Lost` or `Expired` if the lock is over: stop the work. Raises `NoQuorum` if too few nodes
-    /// answered: the lock goes on until `remaining()` is 0, so try again.
+    /// Raises `Lost` or `Expired` if the lock is over: stop the work. Raises `NoQuorum` if too few
+    /// nodes answered: the lock goes on until `remaining()` is 0, so try again. Raises `NotHeld` if
+    /// the lease was unlocked before, and `LimitReached` at a limit of the client.
     fn extend<'py>(&self, py: Python<'py>, ttl: f64) -> PyResult<Bound<'py, PyAny>> {
         let ttl = duration("ttl", ttl)?;
         let held = self.held().ok_or(Failure::Fork)?;

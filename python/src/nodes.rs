@@ -65,8 +65,8 @@ impl Nodes {
         self.with(|nodes| nodes.kill(node))
     }
 
-    /// Starts a node again. Without its memory it does not vote for the clients' `max_ttl`, if their
-    /// restart guard is on.
+    /// Starts a node again, without its keys unless `keeps_memory`. While their restart guard is
+    /// on, clients do not count its vote for their `max_ttl`, with or without the keys.
     #[pyo3(signature = (node, *, keeps_memory=false))]
     fn restart(&self, node: usize, keeps_memory: bool) -> PyResult<()> {
         let memory = if keeps_memory { Memory::Kept } else { Memory::Lost };

@@ -3,8 +3,8 @@
 //! # Invariants
 //!
 //! - The caller gives a place back when it takes the result. If the caller gave the call up, the
-//!   I/O thread gives the place back once the operation has ended. So a place names one call for as
-//!   long as any thread knows it.
+//!   driving thread gives the place back once the operation has ended. So a place names one call
+//!   for as long as any thread knows it.
 //! - Listeners are notified, and wakers dropped, outside of the table's mutex: both may run an
 //!   executor's code.
 

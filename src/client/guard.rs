@@ -17,10 +17,10 @@ use crate::token::LockToken;
 
 /// A lock that a [`Client`](crate::Client) has won, valid until [`deadline`](Self::deadline).
 ///
-/// Dropping it releases the lock without blocking, from any thread or task: the lease goes to the
-/// first waiter of this process for the same key. If there is none, the dropping thread writes the
-/// release at once, unless another thread drives. To know that the lock is free, use
-/// [`unlock`](Self::unlock).
+/// Dropping it releases the lock without blocking, from any thread or task. The client hands the
+/// lease to its next waiter if it [may](crate::Client#waiters-of-one-process), or lets it
+/// [linger](crate::LockOptions::linger). Otherwise the dropping thread writes the release at once,
+/// unless another thread drives. To learn how the release ended, use [`unlock`](Self::unlock).
 ///
 /// The lock is held until the deadline and no longer, whatever the process does. Check
 /// [`remaining`](Self::remaining) right before each effect that needs the lock.
@@ -97,7 +97,8 @@ impl Guard {
         self.held.lease()?.fence_of(key)
     }
 
-    /// The nodes that granted the lock, of several keys each. Late answers add nodes.
+    /// The nodes that granted the lock and still hold it; for several keys, the nodes that hold all
+    /// of them. Late answers add nodes, and take away nodes that lost a key.
     #[must_use]
     pub fn votes(&self) -> NodeMask {
         self.held.votes()
@@ -111,8 +112,10 @@ impl Guard {
 
     // ---- calls ----
 
-    /// Moves the end of the lock to `ttl` from now, on a quorum of nodes that still hold its key.
-    /// Costs one round trip to the slowest node of the fastest quorum, at most `node_timeout`.
+    /// Moves the end of the lock to `ttl` from now, on a quorum of nodes. A node that forgot the
+    /// key gets it again, and counts. Costs one round trip to the slowest node of the fastest
+    /// quorum, at most `node_timeout`, or `connect_timeout` if a quorum needs nodes that still
+    /// connect.
     ///
     /// A dropped call may still extend the lock; the guard then keeps the earlier of the two
     /// deadlines.
@@ -122,7 +125,8 @@ impl Guard {
     /// A failed extension deletes nothing. On [`ExtendError::Lost`] and [`ExtendError::Expired`]
     /// the lock is over: stop the work. On [`ExtendError::NoQuorum`] try again until
     /// [`deadline`](Self::deadline), which is now the earlier of the old and the new one.
-    /// [`ExtendError::Full`]; [`ExtendError::Closed`].
+    /// [`ExtendError::InvalidTtl`], [`ExtendError::LimitReached`], [`ExtendError::Busy`] (a dropped
+    /// call still runs), [`ExtendError::Full`] and [`ExtendError::Closed`] leave the lock as it is.
     pub fn extend(&mut self, ttl: Duration) -> Call<'_, Result<(), ExtendError>> {
         let owner = Arc::clone(self.held.owner());
         Call::new(owner, CallRequest::Extend { held: &mut self.held, ttl }, request::extended)
@@ -148,7 +152,8 @@ impl Guard {
 
     /// Releases the lock. The call is done when a quorum has confirmed the release, or cannot: one
     /// round trip to the quorum, at most `node_timeout`. It is done at once, with
-    /// [`Unlocked::Released`], if the lease goes to the next waiter of this process.
+    /// [`Unlocked::Released`], if the lease goes to the next waiter of this client or
+    /// [lingers](crate::LockOptions::linger). Then the nodes still hold the key.
     ///
     /// # Errors
     ///

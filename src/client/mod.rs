@@ -127,6 +127,8 @@ use worker::Worker;
 /// - no caller read its token or gave it away: with the token, that caller could release the lock
 ///   of the next holder;
 /// - it holds one key, and neither `max_extensions` nor `max_hold` is set;
+/// - its caller dropped no [`extend`](Guard::extend) or [`detach`](Guard::detach) that was under
+///   way;
 /// - the client handed it on fewer than [`Config::local_turns`] times in a row, and fewer than 8
 ///   times if another process is known to wait: other processes get their chance.
 ///
@@ -150,7 +152,8 @@ use worker::Worker;
 /// three allocations.
 ///
 /// An executor's code ([`Waker`](std::task::Waker)) runs on the I/O thread, or on the thread that
-/// drops a guard or gives a call up. It must not block. If it panics, its own task is not woken.
+/// drops or unlocks a guard or gives a call up. It must not block. If it panics, its own task is
+/// not woken.
 ///
 /// Use a client in one process. In the child of a fork its calls end as [`LockError::Closed`],
 /// also where a lock lingers, and dropping a guard releases nothing.
@@ -231,8 +234,10 @@ impl Client {
     /// One attempt at the lock `key`.
     ///
     /// Costs one round trip to the slowest node of the fastest quorum. Done at the quorum, or as
-    /// soon as no quorum is possible, and in any case after `node_timeout`. Costs no round trip if
-    /// a guard of this process certainly holds the lock.
+    /// soon as no quorum is possible, and in any case after `node_timeout`. If a quorum needs nodes
+    /// that still connect, the limit is `connect_timeout`. A fence may take a `node_timeout` more.
+    /// Costs no round trip if another guard of this client certainly holds the lock, or if the lock
+    /// [lingers](LockOptions::linger) at this client.
     ///
     /// # Errors
     ///
@@ -249,8 +254,9 @@ impl Client {
     }
 
     /// Waits for the lock `key` as the `retry` of the options or of the configuration says, by
-    /// default for 10 s. It first waits behind earlier calls of this process, and then competes for
-    /// the lock. Between attempts the call sleeps until the holder's release wakes it.
+    /// default for 10 s. It first waits behind earlier calls of this client, and then competes for
+    /// the lock. Between attempts the call sleeps until the holder's release wakes it. If no client
+    /// can wake it, the call tries again as its [`Retry`](crate::Retry) says.
     ///
     /// # Errors
     ///
@@ -365,14 +371,17 @@ impl Client {
     }
 
     /// Takes over a lock that another process holds or [gave away](Guard::detach), by extending it
-    /// to the TTL of `options` from now. Of the other options, only keep-alive and fence apply,
-    /// because they concern the lease itself. The client never hands the lease to another waiter:
-    /// others know its token.
+    /// to the TTL of `options` from now. Of the other options, only keep-alive, announced and fence
+    /// apply, because they concern the lease itself. The client never hands the lease to another
+    /// waiter: others know its token.
     ///
     /// # Errors
     ///
     /// [`ExtendError::Lost`] if no quorum holds the lock, [`ExtendError::NoQuorum`] if too few
-    /// nodes answered: the lock stays as it is. [`ExtendError::Full`] and [`ExtendError::Closed`].
+    /// nodes answered: the client deletes nothing, but some nodes may have the new TTL.
+    /// [`ExtendError::Expired`] if the lease is over before the caller gets it.
+    /// [`ExtendError::InvalidName`], [`ExtendError::InvalidTtl`], [`ExtendError::Full`] and
+    /// [`ExtendError::Closed`].
     pub fn adopt(
         &self,
         key: impl AsRef<[u8]>,
@@ -482,14 +491,17 @@ impl Client {
         self.owner.inner.rules.lists().electorate.among_others().has_quorum(nodes)
     }
 
-    /// Changes the lists of nodes to those of `lists`; its other settings, and the logins of nodes that
-    /// this client knows, change nothing. The client connects to the new nodes. Once a quorum of each new
-    /// list votes, it needs the new lists. Until then the present ones decide, and
-    /// [`is_exchanging`](Self::is_exchanging) is true. A later call replaces lists that are still to come.
+    /// Changes the lists of nodes to those of `lists`. The client ignores the other settings there,
+    /// and the logins of nodes that it knows. It connects to the new nodes. Once a quorum of each
+    /// new list votes, the new lists decide. Until then the present ones decide, and
+    /// [`is_exchanging`](Self::is_exchanging) is true. A later call replaces lists that are still
+    /// to come.
     ///
     /// After a change, the client makes the next one no sooner than `max_ttl`, the drift and twice
-    /// `max_clock_skew` later. Calls under way go on. The next extension of a lease needs a quorum of each
-    /// new list; from then on they decide on the lease. A lease that is kept alive is extended at once. `docs/servers.md` says in which order all clients change their lists.
+    /// `max_clock_skew` later. Calls under way go on. The next extension of a lease needs a quorum
+    /// of each new list; from then on the new lists decide on that lease. The client at once
+    /// extends each lease that is kept alive. `docs/servers.md` says in which order all clients
+    /// change their lists.
     ///
     /// It costs no round trip.
     ///

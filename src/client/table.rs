@@ -7,8 +7,8 @@
 //! - Of the calls for one key that may wait, at most one competes on the network.
 //! - The first call of a queue is promoted as soon as the key has neither holder nor competitor.
 //! - Commands are carried out in their order: a SET goes behind the release before it.
-//! - The I/O thread sleeps only while there are no commands, and no longer than until something is
-//!   due here.
+//! - The driving thread sleeps only while there are no commands, and no longer than until something
+//!   is due here.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -31,7 +31,7 @@ use crate::query::Query;
 use crate::quorum::NodeMask;
 use crate::time::Instant;
 
-/// A command for the I/O thread.
+/// A command for the driving thread.
 #[cfg_attr(
     feature = "tracing",
     expect(clippy::large_enum_variant, reason = "a box would be an allocation of each call")

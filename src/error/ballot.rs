@@ -56,7 +56,8 @@ impl Ballot {
         })
     }
 
-    /// The key that was voted on, if the call was for several keys.
+    /// The key that was voted on, if the call was for several keys. `None` also if nodes denied all
+    /// keys by one command: they do not say which is held.
     #[must_use]
     pub fn key(&self) -> Option<&[u8]> {
         self.key.as_deref()

@@ -201,7 +201,8 @@ pub(crate) const SEVERAL_KEYS: &str = "neither keys that are locked together nor
 pub(crate) const HAS_LIMITS: &str =
     "max_extensions or max_hold is set, and the next holder would get what is left of it";
 
-/// Why a lease was not extended. Nothing was deleted: the lease goes on until its deadline.
+/// Why a lease was not extended. The client deleted nothing. The lease goes on until its deadline,
+/// unless the variant says that it is lost, over or not this client's.
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum ExtendError {
@@ -314,7 +315,8 @@ pub enum DetachError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Unlocked {
-    /// A quorum deleted the key.
+    /// A quorum deleted the key, or the client passed the lock to a waiter. Also if the lock
+    /// [lingers](crate::LockOptions::linger): then the nodes still hold the key.
     Released,
     /// Too few nodes answered to know. The client sends the other releases when those nodes come
     /// back; else the keys end with their TTL.

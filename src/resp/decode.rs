@@ -82,7 +82,6 @@ impl Decoder {
     /// # Errors
     /// The bytes are not RESP, or exceed the limits. Close the connection: every further call
     /// returns the same error.
-    /// call returns the same error.
     pub(crate) fn frame<'b>(&mut self, buf: &'b [u8]) -> Result<Option<Frame<'b>>, ProtocolError> {
         if let Some(error) = self.failed {
             return Err(error);

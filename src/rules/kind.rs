@@ -12,7 +12,7 @@ pub enum Kind {
     Amnesia,
     /// A client counted a vote that its node had not given.
     Misattributed,
-    /// A lease was handed over without a quorum of votes.
+    /// A caller got a lease without a quorum of votes.
     NoQuorum,
     /// A caller got or extended a lease that was over, or that had less time left than asked for.
     ShortLease,

@@ -47,7 +47,8 @@ rules! { NODES:
     /// A master that would go on granting after a failover votes.
     UnguardedBelieved => ByTest { false }
 
-    /// A node that is not the master of its greeting any more, or again, has lost its grants.
+    /// A node that ceased to be the master of its greeting has lost its grants, even if it is a
+    /// master again.
     fn is_look_alarming(is_another: bool) -> bool { is_another }
     /// A master that failed over and back between two looks is believed.
     FailoverAndBackUnseen => ByTest { false }

@@ -32,6 +32,6 @@ rules! { SETS:
 
     /// A writer gives back its slots from this place on while it waits for the gate.
     fn slots_kept_without_gate() -> usize { 0 }
-    /// It keeps them.
+    /// A writer keeps its slots while it waits for the gate.
     SlotsKeptWithoutGate => ByTest { usize::MAX }
 }

@@ -106,7 +106,7 @@ rules! { VOTES:
     /// The validity counts from the last SET to a node that was awaited, not from the first.
     AwaitedSetMovesT0 => TwoHolders { true }
 
-    /// A lock is handed over only with the validity that its caller asked for.
+    /// A caller gets a lock only with the validity that it asked for.
     fn is_too_late_to_hand_over(now: Instant, deadline: Instant, least: Duration) -> bool {
         now >= deadline || now + least > deadline
     }

@@ -225,9 +225,10 @@ counted! {
         ExtendBusy,
         /// `ExtendError::Cancelled`: the release ended it, or the caller.
         ExtendCancelled,
-        /// An engine extended a lease by itself.
+        /// An extension that an engine began by itself ended, with its quorum or without, or the
+        /// lease was lost.
         KeptAlive,
-        /// An engine began to extend a lease by itself, or missed the quorum.
+        /// An engine began to extend a lease by itself.
         KeepAliveBegun,
         /// `Event::Lost`, at the deadline.
         LostExpired,

@@ -1,8 +1,8 @@
 //! The cost of a change of hands where nothing goes wrong and only the network takes time: round
 //! trips, commands, and the turns of each client.
 //!
-//! Each client wants the lock again as soon as its unlock is answered: the holder has to know the
-//! waiters before the lock moves on.
+//! Each client wants the lock again at its unlock, or once the unlock is answered
+//! ([`Contest::awaits_release`]). The holder has to know the waiters before the lock moves on.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -8,7 +8,8 @@
 //!
 //! 1. `plan` draws the topology, the bounds and the faults that may happen.
 //! 2. Safety: clients (`client`, `task`) lock, extend, release, give away and die, while
-//!    `fault` breaks what may break; at least 60 attempts and 5 faults.
+//!    `fault` breaks what may break. It ends after 60 attempts, 16 leases and the faults that the
+//!    plan wants, or after 80 rounds of `fault`.
 //! 3. All is healed. Clients must pay all debts, then each client must get each key, and then
 //!    nothing may be left (`healed`).
 //!

@@ -1,4 +1,4 @@
-//! [`Flavor`]: the server that a node imitates, and every text in which the five differ.
+//! [`Flavor`]: the server that a node imitates, and texts in which the five differ.
 //!
 //! Layer: sans-IO, plain values. All texts come from the servers themselves;
 //! `tests/it/differential.rs` compares them again on every run.

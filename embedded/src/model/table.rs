@@ -136,7 +136,7 @@ const REDIS_86: u8 = 4;
 /// All but Redis 7.0.
 const SINCE_72: u8 = 30;
 
-/// Answered in every state of the server.
+/// It runs while the server is loading, and on a replica that has lost its master.
 const LOADING_AND_STALE: u16 = LOADING | STALE;
 
 const fn command(name: &'static str, arity: i8, flags: u16, run: fn(&mut Call<'_>)) -> Command {

@@ -216,8 +216,6 @@ impl Node {
                 self.admit(stream);
             }
         }
-        // An order may have found keys at their end.
-        self.append_deliveries();
         let served = std::mem::take(&mut self.todo);
         for &index in &served {
             let Some(Some(connection)) = self.connections.get_mut(index) else {

@@ -120,7 +120,7 @@ impl NodesOptions {
         };
         let port = u16::try_from(node).ok().and_then(|node| first.checked_add(node));
         let port =
-            port.ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "no port is left"))?;
+            port.ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "its port is above 65535"))?;
         TcpListener::bind(address(port)).map_err(|error| {
             io::Error::new(error.kind(), format!("port {port} of 127.0.0.1: {error}"))
         })
