@@ -197,10 +197,7 @@ fn describe() {
         ("redbolt_calls_total", "Calls for a lock, by how they ended"),
         ("redbolt_attempts_total", "Attempts at a lock, by how they ended"),
         ("redbolt_votes_total", "Votes on attempts, by node, vote and cause"),
-        (
-            "redbolt_extensions_total",
-            "Extensions, by how they ended and by their origin: a caller or keep-alive",
-        ),
+        ("redbolt_extensions_total", "Extensions, by how they ended and by their origin"),
         ("redbolt_releases_total", "Releases of leases, by how they ended"),
         ("redbolt_leases_lost_total", "Leases kept alive that were lost, by cause"),
         ("redbolt_fence_second_rounds_total", "Fenced attempts that needed a second round trip"),
@@ -209,10 +206,7 @@ fn describe() {
         ("redbolt_transfers_total", "Locks handed over to a waiter, or taken over from a holder"),
         ("redbolt_connections_lost_total", "Connections and attempts at one that ended"),
         ("redbolt_debts_total", "Releases that could not be sent to a node when they were due"),
-        (
-            "redbolt_debts_dropped_total",
-            "Debts that were given up because the client had no room for more",
-        ),
+        ("redbolt_debts_dropped_total", "Debts that were given up because there was no room"),
         ("redbolt_debts_left_total", "Releases without an answer when their driver was dropped"),
     ];
     for (name, text) in counters {
@@ -238,10 +232,7 @@ fn describe() {
         metrics::describe_gauge!(name, unit, text);
     }
     let times = [
-        (
-            "redbolt_attempt_seconds",
-            "Attempts that won, from before their first byte to the hand-over",
-        ),
+        ("redbolt_attempt_seconds", "Attempts that won, from their first byte to the hand-over"),
         ("redbolt_call_seconds", "Calls for a lock, with all waiting, by how they ended"),
         ("redbolt_hold_seconds", "Leases, from the hand-over to the caller to the unlock or drop"),
     ];
