@@ -226,7 +226,7 @@ pub(crate) struct ShareArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-With --force it shows who holds the lock, asks, and takes the lock from that holder and no other: if
+With --force it names the holder, asks, and takes the lock from that holder and no other: if
 another client has got it meanwhile, that client keeps it. The holder does not stop by that: it works on
 until it learns of its loss, so stop it first, or let the resource refuse it by its fence. The holder is
 told: redbolt run and elect look at once, and end CMD within their --grace. Where no word reaches them

@@ -29,6 +29,7 @@ use crate::slab::{OpIndex, SlotIndex};
 use crate::time::Instant;
 use crate::token::TokenBytes;
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 impl Locks {
@@ -99,9 +100,7 @@ impl Locks {
         options: &LockOptions,
         now: Instant,
     ) -> Result<OpId, ExtendError> {
-        let ttl_ms = self.extension_ttl(options.ttl)?;
-        let token = TokenBytes::from_wire(token).ok_or(ExtendError::InvalidName)?;
-        let wire_key = self.prefix.wire_key(key).map_err(|_| ExtendError::InvalidName)?;
+        let (ttl_ms, token, wire_key) = self.checked_adoption(key, token, options.ttl)?;
         let index = self.ops.open(OpKind::Adopt).ok_or(ExtendError::Full)?;
         let slot_index = self.open_foreign(&wire_key, token);
         if let Some(fence) = options.fence {
@@ -117,17 +116,17 @@ impl Locks {
         Ok(self.ops.id(index))
     }
 
-    /// Whether [`adopt`](Self::adopt) would take these.
-    pub(in crate::engine) fn may_adopt(
+    /// The TTL in milliseconds, the token and the nodes' key of an adoption, if they are possible.
+    pub(in crate::engine) fn checked_adoption<'key>(
         &self,
-        key: &[u8],
+        key: &'key [u8],
         token: &[u8],
         ttl: Duration,
-    ) -> Result<(), ExtendError> {
-        self.extension_ttl(ttl)?;
-        TokenBytes::from_wire(token).ok_or(ExtendError::InvalidName)?;
-        self.prefix.wire_key(key).map_err(|_| ExtendError::InvalidName)?;
-        Ok(())
+    ) -> Result<(u32, TokenBytes, Cow<'key, [u8]>), ExtendError> {
+        let ttl_ms = self.extension_ttl(ttl)?;
+        let token = TokenBytes::from_wire(token).ok_or(ExtendError::InvalidName)?;
+        let key = self.prefix.wire_key(key).map_err(|_| ExtendError::InvalidName)?;
+        Ok((ttl_ms, token, key))
     }
 
     fn extension_ttl(&self, ttl: Duration) -> Result<u32, ExtendError> {

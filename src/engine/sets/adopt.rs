@@ -1,6 +1,7 @@
 //! Adoptions of several keys: the client takes all over, or leaves all as they are.
 
-use super::core::{Changed, KEYS_MAX, Owner};
+use super::call::in_order;
+use super::core::{Changed, Owner};
 use super::lease::worse_extension;
 use crate::engine::core::Engine;
 use crate::engine::event::Event;
@@ -26,13 +27,16 @@ impl Engine {
         options: &LockOptions,
         now: Instant,
     ) -> Result<OpId, ExtendError> {
-        let locks = by_key(locks)?;
+        let names: Vec<_> = locks.iter().map(|(key, _)| key).collect();
+        in_order(&names).map_err(|_| ExtendError::InvalidName)?;
+        let mut locks: Vec<_> = locks.iter().collect();
+        locks.sort_by_key(|(key, _)| key.as_ref());
         if let [(key, token)] = locks.as_slice() {
             return self.locks.adopt(key.as_ref(), token.as_ref(), options, now);
         }
         let options = LockOptions { fence: None, ..options.clone() };
         for (key, token) in &locks {
-            self.locks.may_adopt(key.as_ref(), token.as_ref(), options.ttl)?;
+            self.locks.checked_adoption(key.as_ref(), token.as_ref(), options.ttl)?;
         }
         if self.locks.ops.room() <= locks.len() {
             return Err(ExtendError::Full);
@@ -86,15 +90,4 @@ impl Engine {
         let result = result.and_then(|()| self.sets.hold(op, leases).ok_or(ExtendError::NotOurs));
         Event::Adopt { op, result }
     }
-}
-
-/// The locks in the order of their keys.
-fn by_key<K: AsRef<[u8]>, T>(locks: &[(K, T)]) -> Result<Vec<&(K, T)>, ExtendError> {
-    let mut locks: Vec<_> = locks.iter().collect();
-    locks.sort_by_key(|(key, _)| key.as_ref());
-    let is_twice = |pair: &[&(K, T)]| matches!(pair, [(a, _), (b, _)] if a.as_ref() == b.as_ref());
-    if locks.is_empty() || locks.len() > KEYS_MAX || locks.windows(2).any(is_twice) {
-        return Err(ExtendError::InvalidName);
-    }
-    Ok(locks)
 }

@@ -12,6 +12,7 @@ use crate::slab::OpIndex;
 use crate::time::Instant;
 use crate::token::TokenBytes;
 
+use std::mem::replace;
 use std::time::Duration;
 
 /// Of how many names the client remembers which slots it left.
@@ -138,13 +139,11 @@ impl Engine {
         let Some(change) = self.sets.changes.get_mut(&index) else { return };
         match (&mut change.result, part) {
             (Changed::Extend(_, result), Changed::Extend(_, part)) => {
-                let before = std::mem::replace(result, Ok(()));
-                *result = worse_extension(before, part);
+                *result = worse_extension(replace(result, Ok(())), part);
             }
             (Changed::Adopt(leases, result), Changed::Adopt(more, part)) => {
                 leases.extend(more);
-                let before = std::mem::replace(result, Ok(()));
-                *result = worse_extension(before, part);
+                *result = worse_extension(replace(result, Ok(())), part);
             }
             (Changed::Unlock(result), Changed::Unlock(part)) => {
                 *result = worse_release(*result, part);
