@@ -24,6 +24,8 @@ pub(crate) struct Held {
     wanting: AtomicUsize,
     /// The threads that wait for the loss of the lock.
     watchers: Mutex<Vec<Thread>>,
+    /// How many they are, at least: a lock that no thread watches ends without the mutex.
+    watching: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -114,6 +116,10 @@ impl Held {
     }
 
     fn wake_watchers(&self) {
+        // A watcher counts itself before it looks for a thread that wants the guard.
+        if self.watching.load(Ordering::SeqCst) == 0 {
+            return;
+        }
         for thread in self.watchers.lock().iter().flat_map(|watchers| watchers.iter()) {
             thread.unpark();
         }
@@ -144,12 +150,14 @@ struct Watching<'a>(&'a Held);
 impl<'a> Watching<'a> {
     fn new(held: &'a Held) -> Result<Self, Failure> {
         held.watchers.lock().map_err(|_| Failure::Panic)?.push(thread::current());
+        held.watching.fetch_add(1, Ordering::SeqCst);
         Ok(Self(held))
     }
 }
 
 impl Drop for Watching<'_> {
     fn drop(&mut self) {
+        self.0.watching.fetch_sub(1, Ordering::SeqCst);
         let own = thread::current().id();
         if let Ok(mut watchers) = self.0.watchers.lock() {
             let place = watchers.iter().position(|thread| thread.id() == own);
