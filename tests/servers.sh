@@ -79,7 +79,7 @@ through_loader() {
   [ -e "$dir/$root/$lib/ld-linux-x86-64.so.2" ] || loader_lib=lib/x86_64-linux-gnu
   cat >"$dir/bin/$name.new" <<EOF
 #!/bin/sh
-top=\$(dirname "\$(dirname "\$(readlink -f "\$0")")")
+top=\${0%/*}/..
 root=\$top/$root
 exec "\$root/${loader_lib:-$lib}/ld-linux-x86-64.so.2" \\
   --library-path "\$root/$lib:\$root/lib/x86_64-linux-gnu${libraries:+:\$top/$libraries}" \\

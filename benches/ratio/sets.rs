@@ -20,8 +20,12 @@ pub(crate) fn run(options: &Options) -> Anything {
     println!("| nodes | keys | p50 of all at once | of one key's | p50 of one after the other |");
     println!("|---|---|---|---|---|");
     let Some(setup) = Setup::new(5)? else { return Ok(()) };
-    for count in [1, 2, 10, 64] {
-        latency(&setup.addresses, count, options.slices)?;
+    // One node, which has the time of a core, and five that share one.
+    for nodes in [1, 5] {
+        for count in [1, 2, 10, 64] {
+            let addresses = setup.addresses.iter().take(nodes).cloned().collect::<Vec<_>>();
+            latency(&addresses, count, options.slices)?;
+        }
     }
     println!("\nFive nodes, five keys, each held for {HOLD:?}, a client per caller:\n");
     println!("| callers | keys of each | turns per second | least served | wait p50 | wait p99 |");

@@ -96,6 +96,7 @@ fn a_thousand_releases_of_kept_locks_leave_no_key() {
         let third = lease.deadline() - (ttl - ms(3)) + ttl / 3;
         // Some releases go before the extension, some right behind it, and some behind its answer.
         let at = third - ms(1) + Duration::from_micros(turn % 20 * 100);
+        thread::sleep(now().until(at - ms(1)));
         while now() < at {}
         if turn % 3 == 0 {
             drop(lease);
