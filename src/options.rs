@@ -174,7 +174,8 @@ impl LockOptions {
     /// It also takes the gate, the key `key:slot`, which no reader touches. A writer that has the gate
     /// keeps each slot that it wins, and waits for all others at once. So no reader that comes later
     /// gets in before it. In one write each node gets one SET for the gate and one per slot, and later
-    /// as many deletes. A `try_lock` sends one `MSETEX` instead, if all nodes have that command.
+    /// as many deletes. One node per slot also gets a script, which tells a reader there of the writer.
+    /// A `try_lock` sends one `MSETEX` instead, if all nodes have that command.
     /// [`Lease::keys`](crate::Lease::keys) has the gate and all slots.
     #[must_use]
     pub fn write(self, readers: usize) -> Self {

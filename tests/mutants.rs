@@ -44,7 +44,7 @@ const CAUGHT_BY: &[(Mutant, u64)] = &[
     (Mutant::PartOfSetKept, 82),
     (Mutant::PollLate, 33),
     (Mutant::RecreatedKeyCountsAsExtended, 36),
-    (Mutant::RefusalAccepted, 4410),
+    (Mutant::RefusalAccepted, 8172),
     (Mutant::ReleaserBarges, 37),
     (Mutant::SiblingNotWoken, 94),
     (Mutant::SiblingsStruck, 206),

@@ -270,6 +270,9 @@ impl Driver {
     /// [`adopt`](Self::adopt)). The lease is over here. From then on this driver writes no command
     /// that changes a key by that token. Costs no round trip.
     ///
+    /// A node that has not answered the first SET yet may run it behind the other client's delete.
+    /// Its key then stays until its TTL ends, on a minority of nodes, which keeps no other caller out.
+    ///
     /// # Errors
     ///
     /// [`DetachError::Unsettled`] while a node may still run an earlier delete or extension of the

@@ -48,12 +48,37 @@ impl Engine {
                 return Ok(self.locks.ops.id(index));
             }
         }
+        Ok(self.begin_attempt((index, slot), options.is_introduced, now))
+    }
+
+    /// As [`acquire_key`](Self::acquire_key), for a slot of a lock. Such a key goes from client to
+    /// client, and the client that had it from this one is likely to hold another. So the call makes
+    /// an attempt at once, and introduces itself beside it.
+    pub(super) fn acquire_introduced(
+        &mut self,
+        key: &[u8],
+        options: &LockOptions,
+        now: Instant,
+    ) -> Result<OpId, LockError> {
+        let opened = self.open_attempt(key, options, now)?;
+        let now = self.locks.now(now);
+        Ok(self.begin_attempt(opened, true, now))
+    }
+
+    /// Makes the first attempt of a call.
+    #[inline(always)]
+    fn begin_attempt(
+        &mut self,
+        (index, slot): (OpIndex, SlotIndex),
+        is_introduced: bool,
+        now: Now,
+    ) -> OpId {
         let failed = self.locks.attempt(index, slot, None, now);
-        if options.is_introduced && failed.is_none() && self.locks.ops.at(index).plan.wakes {
+        if is_introduced && failed.is_none() && self.locks.ops.at(index).plan.wakes {
             self.introduce(index, now);
         }
         self.follow(failed, now);
-        Ok(self.locks.ops.id(index))
+        self.locks.ops.id(index)
     }
 
     /// Opens an operation and a slot for a call.

@@ -145,9 +145,9 @@ impl Engine {
         false
     }
 
-    /// A call's first attempt is under way. Its lock may linger here, so it may linger at another
-    /// client, too. That client does not hear of a denied attempt, so the call asks a node to tell
-    /// it.
+    /// A call's first attempt is under way, and the call asks a node to tell the holder of it. A lock
+    /// that may linger here may linger at another client, which does not hear of a denied attempt. A
+    /// writer is likely to be denied some slots.
     #[cold]
     pub(super) fn introduce(&mut self, index: OpIndex, now: Now) {
         let call = self.call(index);

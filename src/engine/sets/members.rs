@@ -153,8 +153,13 @@ impl Engine {
     /// Waits for a key.
     pub(super) fn wait_for(&mut self, index: OpIndex, call: &mut Call, place: usize, now: Instant) {
         let Some(options) = self.options_left(index, call, now) else { return };
+        let is_behind_gate = call.wanted == Wanted::AllBehindGate && place > 0;
         if let Some(member) = call.members.get_mut(place) {
-            let begun = self.acquire_key(&member.key, &options, now);
+            let begun = if is_behind_gate {
+                self.acquire_introduced(&member.key, &options, now)
+            } else {
+                self.acquire_key(&member.key, &options, now)
+            };
             member.state = self.begun(index, begun, State::Waiting);
         }
     }

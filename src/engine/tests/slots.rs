@@ -222,6 +222,23 @@ fn a_writer_with_the_gate_keeps_each_slot_that_it_wins() {
 }
 
 #[test]
+fn a_writer_tells_the_holder_of_each_slot_beside_its_first_attempt() {
+    let mut rig = waking::rig(3);
+    let options = every(50 * MS).write(3);
+    rig.engine.lock(b"n", &options, rig.now).unwrap();
+    rig.collect();
+    let mut told: Vec<&String> = Vec::new();
+    for commands in &rig.inbox {
+        let asked = commands.iter().filter(|command| command[0] == "SET");
+        assert_eq!(asked.count(), 4, "the gate and the slots: {commands:?}");
+        let introductions = commands.iter().filter(|command| command[0] == "EVAL");
+        told.extend(introductions.map(|command| &command[3]));
+    }
+    told.sort();
+    assert_eq!(told, ["n:slot:0", "n:slot:1", "n:slot:2"]);
+}
+
+#[test]
 fn a_writer_without_the_gate_keeps_no_slot() {
     let (mut rig, mut stores) = (Rig::new(3), stores(3));
     hold_elsewhere(&mut stores, "n:slot");
