@@ -197,7 +197,9 @@ impl LockOptions {
     }
 
     /// The call ends at the latest this long after its start, even where its [`Retry`] allows more.
-    /// Zero: one attempt, which ends by itself.
+    /// Zero: one attempt, which ends by itself. A call with less than two
+    /// [`node_timeout`](crate::Config::node_timeout)s left is woken instead of being handed the lock:
+    /// that takes one more round trip, and another call may be faster.
     #[must_use]
     pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);

@@ -51,18 +51,24 @@ impl Engine {
         Ok(self.begin_attempt((index, slot), options.is_introduced, now))
     }
 
-    /// As [`acquire_key`](Self::acquire_key), for a slot of a lock. Such a key goes from client to
-    /// client, and the client that had it from this one is likely to hold another. So the call makes
-    /// an attempt at once, and introduces itself beside it.
+    /// As [`acquire_key`](Self::acquire_key), for a slot of a lock. A client to which this one handed
+    /// the slot over is likely to hold another by now. So the call makes an attempt at once, which
+    /// overtakes nobody, and introduces itself beside it.
     pub(super) fn acquire_introduced(
         &mut self,
         key: &[u8],
         options: &LockOptions,
         now: Instant,
     ) -> Result<OpId, LockError> {
-        let opened = self.open_attempt(key, options, now)?;
+        let (index, slot) = self.open_attempt(key, options, now)?;
         let now = self.locks.now(now);
-        Ok(self.begin_attempt(opened, true, now))
+        if self.waiting.has_woken(&self.locks.slots.at(slot).key, now.real) {
+            self.locks.ops.at_mut(index).set_slot(slot);
+            if self.queue_behind(index, now) {
+                return Ok(self.locks.ops.id(index));
+            }
+        }
+        Ok(self.begin_attempt((index, slot), true, now))
     }
 
     /// Makes the first attempt of a call.

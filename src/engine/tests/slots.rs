@@ -239,6 +239,34 @@ fn a_writer_tells_the_holder_of_each_slot_beside_its_first_attempt() {
 }
 
 #[test]
+fn a_writer_that_has_just_woken_a_reader_for_a_slot_does_not_overtake_it() {
+    let (mut rig, options) = (waking::rig(3), every(50 * MS).write(3));
+    rig.engine.lock(b"n", &options, rig.now).unwrap();
+    rig.collect();
+    let is_slot = |command: &&Vec<String>| command[0] == "SET" && command[1] == "n:slot:1";
+    let token = rig.inbox[0].iter().find(is_slot).expect("asked for")[2].clone();
+    for node in 0..3 {
+        for command in std::mem::take(&mut rig.inbox[node]) {
+            rig.receive(node, if command[0] == "SET" { "+OK\r\n" } else { "_\r\n" });
+        }
+    }
+    let lease = rig.locked();
+    let token = crate::token::unhex(token.as_bytes()).unwrap();
+    let reader = waking::OTHER.as_bytes();
+    let told = waking::message_of(&rig, b"n:slot:1", &token, waking::ANNOUNCE, reader, &[]);
+    rig.receive(0, &told);
+    rig.engine.release(lease, rig.now);
+    rig.clear();
+    rig.engine.lock(b"n", &options, rig.now).unwrap();
+    rig.collect();
+    for commands in &rig.inbox {
+        let asked = commands.iter().filter(|command| command[0] == "SET");
+        let keys: Vec<&String> = asked.map(|command| &command[1]).collect();
+        assert_eq!(keys, ["n:slot", "n:slot:0", "n:slot:2"]);
+    }
+}
+
+#[test]
 fn a_writer_without_the_gate_keeps_no_slot() {
     let (mut rig, mut stores) = (Rig::new(3), stores(3));
     hold_elsewhere(&mut stores, "n:slot");

@@ -41,13 +41,25 @@ pub(super) fn message_for(
     sender: &[u8],
     list: &[&[u8]],
 ) -> Vec<u8> {
+    message_of(rig, b"a", token, kind, sender, list)
+}
+
+/// As `message_for`, of another key.
+pub(super) fn message_of(
+    rig: &Rig,
+    key: &[u8],
+    token: &[u8],
+    kind: char,
+    sender: &[u8],
+    list: &[&[u8]],
+) -> Vec<u8> {
     let padded = |bytes: &[u8], len| [bytes, &[0; 20][..len - bytes.len()]].concat();
     let waits = |id: &[u8]| [padded(id, 12), vec![0, 64, 0, 0], vec![0; 22]].concat();
     let count = u8::try_from(list.len()).unwrap();
     let mut text = [vec![kind as u8, 0], waits(sender), padded(token, 20), vec![0; 8]].concat();
     text.extend([count, 0]);
     list.iter().for_each(|id| text.extend(waits(id)));
-    text.push(b'a');
+    text.extend(key);
     let head = push(rig, "message", &format!("${}\r\n", text.len()));
     [head.as_bytes(), &text, b"\r\n"].concat()
 }

@@ -158,6 +158,12 @@ impl Waiting {
         self.wakes.has_recent()
     }
 
+    /// Whether this client released `key` a moment ago for a call that it woke, rather than handing the
+    /// lock over.
+    pub(super) fn has_woken(&self, key: &[u8], now: Instant) -> bool {
+        self.wakes.successor(hash(key), now).is_some_and(|last| !last.is_handed)
+    }
+
     /// The key of a wake whose answer is awaited.
     pub(super) fn key_of(&self, wake: WakeIndex) -> Option<&[u8]> {
         self.wakes.at(wake).map(|wake| wake.key.as_slice())
