@@ -174,7 +174,7 @@ impl LockOptions {
     /// It also takes the gate, the key `key:slot`, which no reader touches. A writer that has the gate
     /// keeps each slot that it wins, and waits for all others at once. So no reader that comes later
     /// gets in before it. In one write each node gets one SET for the gate and one per slot, and later
-    /// as many deletes. One node per slot also gets a script, which tells a reader there of the writer.
+    /// as many deletes. One node per slot also gets a script, which tells its holder of the writer.
     /// A `try_lock` sends one `MSETEX` instead, if all nodes have that command.
     /// [`Lease::keys`](crate::Lease::keys) has the gate and all slots.
     #[must_use]
@@ -198,8 +198,8 @@ impl LockOptions {
 
     /// The call ends at the latest this long after its start, even where its [`Retry`] allows more.
     /// Zero: one attempt, which ends by itself. A call with less than two
-    /// [`node_timeout`](crate::Config::node_timeout)s left is woken instead of being handed the lock:
-    /// that takes one more round trip, and another call may be faster.
+    /// [`node_timeout`](crate::Config::node_timeout)s left is woken instead of being handed the lock.
+    /// That takes one more round trip, and another call may be faster.
     #[must_use]
     pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);

@@ -24,7 +24,7 @@ pub(crate) struct Held {
     wanting: AtomicUsize,
     /// The threads that wait for the loss of the lock.
     watchers: Mutex<Vec<Thread>>,
-    /// How many they are, at least: a lock that no thread watches ends without the mutex.
+    /// The length of `watchers`, or less, without the mutex.
     watching: AtomicUsize,
 }
 

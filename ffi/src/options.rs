@@ -60,10 +60,8 @@ pub(crate) unsafe fn of(options: *const redbolt_options) -> Result<LockOptions, 
         return Err(Failure::Argument("flags of the options has an unknown bit"));
     }
     let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
-    let mut options = LockOptions::new(Duration::from_nanos(given.ttl_ns));
-    if given.min_validity_ns > 0 {
-        options = options.min_validity(Duration::from_nanos(given.min_validity_ns));
-    }
+    let mut options = LockOptions::new(Duration::from_nanos(given.ttl_ns))
+        .min_validity(Duration::from_nanos(given.min_validity_ns));
     if given.timeout_ns > 0 {
         options = options.timeout(Duration::from_nanos(given.timeout_ns));
     }

@@ -271,7 +271,7 @@ impl Driver {
     /// that changes a key by that token. Costs no round trip.
     ///
     /// A node that has not answered the first SET yet may run it behind the other client's delete.
-    /// Its key then stays until its TTL ends, on a minority of nodes, which keeps no other caller out.
+    /// The key then stays there until its TTL ends. Such nodes are a minority, so the lock is free.
     ///
     /// # Errors
     ///

@@ -41,12 +41,8 @@ impl Engine {
     ) -> Result<OpId, LockError> {
         let (index, slot) = self.open_attempt(key, options, now)?;
         let now = self.locks.now(now);
-        if self.waiting.has_recent_wakes() {
-            let op = self.locks.ops.at_mut(index);
-            op.set_slot(slot);
-            if self.queue_behind(index, now) {
-                return Ok(self.locks.ops.id(index));
-            }
+        if self.waiting.has_recent_wakes() && self.queue_behind(index, slot, now) {
+            return Ok(self.locks.ops.id(index));
         }
         Ok(self.begin_attempt((index, slot), options.is_introduced, now))
     }
@@ -62,11 +58,9 @@ impl Engine {
     ) -> Result<OpId, LockError> {
         let (index, slot) = self.open_attempt(key, options, now)?;
         let now = self.locks.now(now);
-        if self.waiting.has_woken(&self.locks.slots.at(slot).key, now.real) {
-            self.locks.ops.at_mut(index).set_slot(slot);
-            if self.queue_behind(index, now) {
-                return Ok(self.locks.ops.id(index));
-            }
+        let has_woken = self.waiting.has_woken(&self.locks.slots.at(slot).key, now.real);
+        if has_woken && self.queue_behind(index, slot, now) {
+            return Ok(self.locks.ops.id(index));
         }
         Ok(self.begin_attempt((index, slot), true, now))
     }

@@ -166,9 +166,9 @@ impl Engine {
     /// If this client woke another for the key a moment ago, the call makes no first attempt but
     /// goes to the end of that queue. Returns whether it does.
     #[cold]
-    pub(super) fn queue_behind(&mut self, index: OpIndex, now: Now) -> bool {
-        let op = self.locks.ops.at(index);
-        let slot_index = op.slot();
+    pub(super) fn queue_behind(&mut self, index: OpIndex, slot_index: SlotIndex, now: Now) -> bool {
+        let op = self.locks.ops.at_mut(index);
+        op.set_slot(slot_index);
         if !rules::queues_behind_woken(op.plan.wakes) {
             return false;
         }

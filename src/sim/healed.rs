@@ -106,10 +106,15 @@ impl World {
         }
     }
 
+    /// Whether a client had no room for a debt: its key is left to the TTL.
+    fn has_dropped(&mut self) -> bool {
+        (0..self.clients.len()).for_each(|client| self.note_dropped(client));
+        self.counts.of_path(Path::DebtDropped) > 0
+    }
+
     /// No key may be left whose token `is_wanted`, was drawn by a client and was not given away.
     fn look_for_orphans(&mut self, is_wanted: impl Fn(&[u8]) -> bool) {
-        (0..self.clients.len()).for_each(|client| self.note_dropped(client));
-        if self.counts.of_path(Path::DebtDropped) > 0 {
+        if self.has_dropped() {
             return;
         }
         // Time may end a debt, and a node's clock may be slower, or may have been set back.
@@ -167,9 +172,7 @@ impl World {
 
     /// Nothing is left: no key, no operation, no memory of any.
     pub(super) fn finally(&mut self) {
-        (0..self.clients.len()).for_each(|client| self.note_dropped(client));
-        // Where a client had no room for a debt, the key is left to its TTL.
-        let has_dropped = self.counts.of_path(Path::DebtDropped) > 0;
+        let has_dropped = self.has_dropped();
         for index in 0..self.nodes.len() {
             let node = &mut self.nodes[index];
             let local = node.clock.on_server(self.now);
