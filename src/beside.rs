@@ -10,7 +10,7 @@ index_type! {
 
 /// See the [module](self). The other table's index finds an entry; iteration follows the order in
 /// which entries were added.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Beside<K, T> {
     places: Vec<Option<EntryIndex>>,
     entries: Slab<EntryIndex, Option<T>>,

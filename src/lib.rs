@@ -121,6 +121,7 @@ mod config;
 #[cfg(feature = "metrics")]
 mod count;
 mod error;
+mod generator;
 mod guards;
 #[cfg(feature = "metrics")]
 mod histogram;

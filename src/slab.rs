@@ -75,7 +75,7 @@ index_type! {
 }
 
 /// See the [module](self). A place that is taken again still has its last entry, with its memory.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Slab<I, T> {
     entries: Vec<T>,
     free: Vec<I>,

@@ -40,7 +40,7 @@ pub(crate) enum Broken {
 }
 
 /// The request under construction and the bytes behind it.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Parser {
     buffer: Vec<u8>,
     /// Where the next step begins.

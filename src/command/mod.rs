@@ -230,7 +230,7 @@ pub(crate) fn is_reserved(key: &[u8]) -> bool {
 pub(crate) const MARKER_PREFIX: &str = "redbolt:since:";
 
 /// The options of the last SET, encoded: nearly all locks of a program have the same TTL.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct SetOptions {
     ttl_ms: u32,
     /// Kept for its memory.

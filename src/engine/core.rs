@@ -8,6 +8,7 @@ use crate::quorum::Electorate;
 use crate::time::Instant;
 
 /// A Redlock client without its sockets. See the [module](crate::engine) for how to drive it.
+#[cfg_attr(feature = "sim", derive(Clone))]
 pub struct Engine {
     pub(super) locks: Locks,
     pub(super) waiting: Waiting,
@@ -23,7 +24,7 @@ pub struct Engine {
 }
 
 /// The change of lists that is to come, and the last one.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Exchange {
     /// The lists to come, and how many transfers there may be in a row then.
     pub(super) wanted: Option<(Electorate, u8)>,

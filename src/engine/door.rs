@@ -4,9 +4,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
-
 use super::core::{Engine, Exchange};
 use super::event::{Connection, Event};
 #[cfg(feature = "metrics")]
@@ -24,6 +21,7 @@ use super::wait::Waiting;
 use crate::client_name::{ClientId, ClientName};
 use crate::config::Config;
 use crate::error::{Cause, ConfigError, DetachError, ExtendError, LockError, UnlockError};
+use crate::generator::Generator;
 use crate::node::{Node, Now, Wish};
 use crate::options::LockOptions;
 use crate::query::Query;
@@ -42,9 +40,9 @@ impl Engine {
     /// [`ConfigError`] if a setting is out of its range.
     pub fn new(config: &Config, seed: [u8; 32], now: Instant) -> Result<Self, ConfigError> {
         let settings = Settings::of(config, &config.check()?);
-        let mut rng = StdRng::from_seed(seed);
+        let mut random = Generator::from_seed(seed);
         let mut client_id = [0; 8];
-        rng.fill_bytes(&mut client_id);
+        random.fill(&mut client_id);
         let client_id = ClientId::new(client_id);
         let names: Arc<[_]> = config.nodes.iter().map(|address| address.name().into()).collect();
         let name = name_of(config, client_id);
@@ -52,7 +50,7 @@ impl Engine {
         let told = ClientName { agreement: Some(agreement), ..name.clone() }.to_string();
         let nodes = nodes_of(config, 0, (client_id, &told), now);
         let nodes = Nodes::new(nodes, names, (settings.admission, &settings.electorate), now);
-        let drawn = (config.in_flight_max, client_id, rng);
+        let drawn = (config.in_flight_max, client_id, random);
         let prefix = Prefix::new(&config.key_prefix);
         Ok(Self {
             locks: Locks::new(settings, nodes, prefix, drawn, name.to_string().into(), now),

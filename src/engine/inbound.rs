@@ -203,7 +203,7 @@ impl Engine {
     /// Handles every pending request of a connection that has ended, in the order in which it was
     /// written: a SET before the release behind it.
     pub(super) fn lose(&mut self, id: NodeId, cause: Cause, now: Now) {
-        let random = rand::Rng::next_u32(&mut self.locks.rng);
+        let random = self.locks.random.bits();
         let was_heard = self.locks.nodes.at(id).takes_transfers();
         let pending = self.locks.nodes.handle_lost(id, cause, random, now);
         self.locks.observe(Happening::Disconnected { node: id, cause });

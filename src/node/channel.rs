@@ -98,7 +98,7 @@ pub(super) enum Subscription {
 }
 
 /// One end of the channels.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Channel {
     pub(super) subscription: Subscription,
     /// SUBSCRIBE for transfers is written on this connection, and no UNSUBSCRIBE behind it.

@@ -22,6 +22,7 @@ use crate::rules;
 use crate::time::{Instant, WallClock};
 
 /// One master, over all its connections.
+#[derive(Clone)]
 pub(crate) struct Node {
     pub(super) login: Login,
     pub(super) timeouts: Timeouts,

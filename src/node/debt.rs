@@ -33,7 +33,7 @@ pub(crate) struct Debt {
 }
 
 /// The debts of one node, in three lists by when they are due.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Debts {
     /// How many debts there may be.
     most: usize,

@@ -139,7 +139,7 @@ pub(crate) struct Pending {
 const _: () = assert!(size_of::<Pending>() == 16, "four awaited answers fill a cache line");
 
 /// The awaited answers of one connection, in a ring whose length is a power of two.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct PendingQueue {
     ring: Box<[Pending]>,
     /// Entries removed and added since the ring last grew; the low bits are places in the ring.

@@ -9,7 +9,7 @@ use crate::resp::{Frame, Reply};
 use crate::rules;
 
 /// The facts that the answers on this connection have shown so far.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Reading {
     /// The facts of the greeting.
     pub(super) facts: Facts,

@@ -19,13 +19,11 @@ use super::world::{Phase, World};
 use crate::client::front::Front;
 use crate::config::Config;
 use crate::engine::{Connection, Engine, LeaseId, NodeState};
+use crate::generator::Generator;
 use crate::quorum::NodeId;
 use crate::rules::{self, Kind};
 use crate::time::Instant;
 use crate::token::LockToken;
-
-use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
 
 /// When the simulation begins, in microseconds since 1970.
 const WALL_US: u64 = 1_700_000_000_000_000;
@@ -112,7 +110,7 @@ impl SimClient {
         engine.limit(plan.rare.room);
         engine.trust_clocks();
         let mut id = [0; 8];
-        StdRng::from_seed(seed).fill_bytes(&mut id);
+        Generator::from_seed(seed).fill(&mut id);
         let token_start = id.iter().map(|byte| format!("{byte:02x}")).collect();
         let tasks = (0..plan.tasks)
             .map(|_| Task::new(now + plan.begin_after + random.below(plan.gap)))

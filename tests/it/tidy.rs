@@ -26,6 +26,7 @@ fn imports_point_only_downward() {
         "options",
         "count",
         "error",
+        "generator",
         "histogram",
         "guards",
         "key",

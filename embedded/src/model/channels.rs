@@ -15,13 +15,13 @@ pub struct Delivery {
 }
 
 /// The subscribers of each channel.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Channels {
     pub(super) subscribers: BTreeMap<Vec<u8>, Vec<Subscriber>>,
     pub(super) deliveries: Vec<Delivery>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Subscriber {
     pub(super) session: u64,
     pub(super) resp3: bool,

@@ -33,7 +33,7 @@ pub(crate) struct Entry {
 }
 
 /// All keys of one server.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Keyspace {
     databases: [Map<Vec<u8>, Entry>; DATABASES],
     written_since_sweep: usize,

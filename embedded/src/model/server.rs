@@ -15,6 +15,7 @@ use crate::Instant;
 pub(crate) const SCRIPTS: usize = 7;
 
 /// One master: a process with its keys.
+#[derive(Clone)]
 pub struct Server {
     pub(crate) flavor: Flavor,
     pub(crate) life: Life,
@@ -126,7 +127,7 @@ pub enum Progress {
     Close,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct State {
     pub(crate) replica: bool,
     pub(crate) writable: bool,
@@ -142,7 +143,7 @@ pub(crate) struct State {
     pub(crate) policy: Option<String>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Stats {
     pub(crate) connections: u64,
     pub(crate) commands: u64,

@@ -6,6 +6,7 @@
 use crate::request::Parser;
 
 /// One connection as its server sees it: protocol, user, subscriptions.
+#[derive(Clone)]
 pub struct Session {
     pub(crate) id: u64,
     pub(crate) parser: Parser,

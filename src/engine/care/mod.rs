@@ -56,7 +56,7 @@ pub(in crate::engine) struct Loss {
 }
 
 /// All entries of an engine.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(in crate::engine) struct Keeps {
     keeps: Slab<KeepIndex, Keep>,
     /// The entry of each slot that has one.

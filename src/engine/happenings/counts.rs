@@ -43,6 +43,14 @@ pub(in crate::engine) struct Counts {
     handed_over: Vec<Instant>,
 }
 
+/// The engine never reads its counts, so those of a copied engine begin anew.
+#[cfg(feature = "sim")]
+impl Clone for Counts {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
 /// How attempts or extensions ended: won, taken or lost, without a quorum, expired, cancelled.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Ends(pub(in crate::engine) [u64; 5]);

@@ -5,7 +5,7 @@ use tracing::Span;
 use crate::slab::{Index, OpIndex};
 
 /// The spans of operations under way.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(in crate::engine) struct Traces {
     ops: Vec<Spans>,
 }

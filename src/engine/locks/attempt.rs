@@ -1,7 +1,5 @@
 //! One attempt at a lock: a round of SETs with its own token, from the first byte to the lease.
 
-use rand::Rng;
-
 use super::core::{Failed, Locks};
 use super::op::{Op, OpKind, Verdict};
 use super::slot::LeaseId;
@@ -301,7 +299,7 @@ impl Locks {
         }
         let slot = self.slots.next() ^ self.slot_mask;
         for (word, nth) in words.iter_mut().skip(id.len()).zip(0..) {
-            let bits = if nth == 0 { slot } else { self.rng.next_u32() };
+            let bits = if nth == 0 { slot } else { self.random.bits() };
             *word = bits.to_le_bytes();
         }
         TokenBytes::Drawn(raw)

@@ -9,9 +9,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
-
 use super::batch::Batches;
 use super::handover::Offers;
 use super::op::{Ops, Verdict};
@@ -29,6 +26,7 @@ use crate::engine::happenings::counts::Counts;
 use crate::engine::happenings::spans::Traces;
 use crate::engine::nodes::Nodes;
 use crate::error::{Ballot, Cause};
+use crate::generator::Generator;
 use crate::node::{Now, Request};
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
 use crate::rules;
@@ -53,6 +51,7 @@ pub(in crate::engine) struct Failed {
 }
 
 /// See the [module](self).
+#[cfg_attr(feature = "sim", derive(Clone))]
 pub(in crate::engine) struct Locks {
     pub(in crate::engine) settings: Settings,
     pub(in crate::engine) nodes: Nodes,
@@ -85,7 +84,7 @@ pub(in crate::engine) struct Locks {
     pub(in crate::engine) own_name: Box<str>,
     /// Masks the slots that tokens name.
     pub(in crate::engine) slot_mask: u32,
-    pub(in crate::engine) rng: StdRng,
+    pub(in crate::engine) random: Generator,
     pub(in crate::engine) scratch: Vec<u8>,
     pub(super) set_options: SetOptions,
     pub(in crate::engine) prefix: Prefix,
@@ -96,12 +95,12 @@ pub(in crate::engine) struct Locks {
 }
 
 impl Locks {
-    /// The locks of a client over `nodes`; `rng` has just drawn the client's id.
+    /// The locks of a client over `nodes`; `random` has just drawn the client's id.
     pub(in crate::engine) fn new(
         settings: Settings,
         nodes: Nodes,
         prefix: Prefix,
-        (in_flight_max, client_id, mut rng): (usize, ClientId, StdRng),
+        (in_flight_max, client_id, mut random): (usize, ClientId, Generator),
         own_name: Box<str>,
         now: Instant,
     ) -> Self {
@@ -125,8 +124,8 @@ impl Locks {
             last_call: now,
             client_id,
             own_name,
-            slot_mask: rng.next_u32(),
-            rng,
+            slot_mask: random.bits(),
+            random,
             scratch: Vec::new(),
             set_options: SetOptions::new(),
             prefix,
@@ -175,7 +174,7 @@ impl Locks {
 
     /// A number from 0 to just below 1.
     pub(in crate::engine) fn random_share(&mut self) -> f64 {
-        share_of(&mut self.rng)
+        self.random.share()
     }
 
     pub(in crate::engine) fn checked_ttl(&self, ttl: Duration) -> Option<u32> {
@@ -343,11 +342,6 @@ impl Locks {
 
     /// From now on the engine draws tokens from fresh randomness; the client's id stays.
     pub(in crate::engine) fn reseed(&mut self, seed: [u8; 32]) {
-        self.rng = StdRng::from_seed(seed);
+        self.random = Generator::from_seed(seed);
     }
-}
-
-/// A number from 0 to just below 1.
-pub(in crate::engine) fn share_of(rng: &mut StdRng) -> f64 {
-    f64::from(rng.next_u32()) / 2_f64.powi(32)
 }

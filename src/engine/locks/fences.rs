@@ -148,7 +148,7 @@ impl Fencing {
 }
 
 /// All fenced attempts and leases of an engine.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(in crate::engine) struct Fences {
     by_slot: HashMap<SlotIndex, Fencing>,
     /// The last number that this client proposed.

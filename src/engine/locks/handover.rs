@@ -23,7 +23,7 @@ pub(in crate::engine) struct Heir {
 }
 
 /// All offers of an engine. Each counts as a reference to its slot.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(in crate::engine) struct Offers {
     /// The offers that have not ended, each with the call that would take a lock over by it.
     pub(super) open: Beside<SlotIndex, OpIndex>,
@@ -32,7 +32,7 @@ pub(in crate::engine) struct Offers {
 }
 
 /// An offer that has ended.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Past {
     pub(super) slot: SlotIndex,
     /// Until when the client remembers it.

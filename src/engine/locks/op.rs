@@ -92,7 +92,7 @@ impl Plan {
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(in crate::engine) struct Op {
     pub(in crate::engine) generation: u32,
     pub(in crate::engine) kind: OpKind,
@@ -146,7 +146,7 @@ pub(in crate::engine) struct Called {
 }
 
 /// The answers to a query.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(in crate::engine) struct QueryAnswers {
     pub(in crate::engine) asked_at: Instant,
     pub(in crate::engine) answers: Vec<NodeAnswers>,
@@ -155,7 +155,7 @@ pub(in crate::engine) struct QueryAnswers {
 }
 
 /// All operations of an engine.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(in crate::engine) struct Ops {
     ops: Slab<OpIndex, Op>,
     limit: usize,

@@ -10,7 +10,7 @@ use crate::error::LockError;
 use crate::key::{self, Key};
 
 /// See the [module](self).
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Prefix {
     bytes: Box<[u8]>,
     /// The longest key that goes to the nodes unchanged; zero if there is a prefix.

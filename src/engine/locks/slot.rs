@@ -33,7 +33,7 @@ impl LeaseId {
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(in crate::engine) struct Slot {
     pub(in crate::engine) generation: u32,
     /// The operation under way, or not yet reported.
@@ -90,7 +90,7 @@ const FORMER: u8 = 128;
 const _: () = assert!(size_of::<Slot>() == 128, "a million leases have a slot each");
 
 /// All slots of an engine.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(in crate::engine) struct Slots {
     pub(super) slots: Slab<SlotIndex, Slot>,
     pub(in crate::engine) fences: Fences,

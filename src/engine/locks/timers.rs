@@ -55,7 +55,7 @@ impl Timer {
 const ARITY: usize = 4;
 
 /// See the [module](self).
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(in crate::engine) struct Timers {
     heap: Vec<(Instant, Timer)>,
     /// The place of each timer in the heap, by its number.

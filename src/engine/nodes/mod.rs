@@ -51,6 +51,7 @@ pub(super) enum Everyday {
 }
 
 /// See the [module](self).
+#[derive(Clone)]
 pub(super) struct Nodes {
     nodes: Vec<Node>,
     names: Arc<[Box<str>]>,

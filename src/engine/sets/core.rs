@@ -14,7 +14,7 @@ use crate::slab::OpIndex;
 pub(super) const KEYS_MAX: usize = 64;
 
 /// All sets of an engine.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(in crate::engine) struct Sets {
     pub(super) calls: HashMap<OpIndex, Call>,
     pub(super) changes: HashMap<OpIndex, Change>,
@@ -28,6 +28,7 @@ pub(in crate::engine) struct Sets {
 }
 
 /// A call for a set, or for one of several keys.
+#[derive(Clone)]
 pub(super) struct Call {
     pub(super) wanted: Wanted,
     pub(super) members: Vec<Member>,
@@ -50,11 +51,13 @@ pub(super) enum Wanted {
     One,
 }
 
+#[derive(Clone)]
 pub(super) struct Member {
     pub(super) key: Key,
     pub(super) state: State,
 }
 
+#[derive(Clone)]
 pub(super) enum State {
     Free,
     /// One attempt is under way.
@@ -153,12 +156,14 @@ impl Call {
 }
 
 /// An extension, a release or an adoption of a set.
+#[derive(Clone)]
 pub(super) struct Change {
     /// Its operations under way.
     pub(super) ops: Vec<OpId>,
     pub(super) result: Changed,
 }
 
+#[derive(Clone)]
 pub(super) enum Changed {
     Extend(LeaseId, Result<(), ExtendError>),
     /// The keys that are adopted so far.
@@ -167,6 +172,7 @@ pub(super) enum Changed {
 }
 
 /// A set that a caller holds.
+#[derive(Clone)]
 pub(super) struct Held {
     /// The call from which it came.
     pub(super) op: OpId,

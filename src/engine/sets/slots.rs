@@ -9,8 +9,6 @@
 //!   gate under way. So holders of single slots wait for no call that waits for them, and no two
 //!   writers wait for each other.
 
-use rand::Rng;
-
 use super::core::{Call, Member, State, Wanted};
 use crate::engine::core::Engine;
 use crate::engine::locks::op::{OpId, Verdict};
@@ -152,7 +150,7 @@ impl Engine {
     }
 
     fn draw_below(&mut self, len: usize) -> usize {
-        self.locks.rng.next_u32() as usize % len.max(1)
+        self.locks.random.bits() as usize % len.max(1)
     }
 
     /// A writer that has the gate keeps all that it wins, and waits for all other slots at once.

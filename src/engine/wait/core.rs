@@ -12,7 +12,7 @@ use crate::quorum::{Electorate, NodeMask};
 use crate::slab::{OpIndex, SlotIndex};
 
 /// The calls that wait for the lock of a slot.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct WaitQueue {
     /// The hash of the key.
     pub(super) hash: u64,
@@ -22,7 +22,7 @@ pub(super) struct WaitQueue {
 }
 
 /// A lock that is being handed over.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Handover {
     /// The wake that follows if the transfer fails.
     pub(super) wake: Wake,
@@ -33,7 +33,7 @@ pub(super) struct Handover {
 }
 
 /// See the [module](super).
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(in crate::engine) struct Waiting {
     pub(super) client_id: ClientId,
     pub(super) node_timeout: Duration,

@@ -64,7 +64,7 @@ impl Entry {
 }
 
 /// Calls that wait, each of them once, and no more than a message holds.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(in crate::engine) struct List(SmallVec<[Entry; IN_PLACE]>);
 
 /// A list that is no longer than this is copied from message to message without an allocation.
@@ -148,7 +148,7 @@ impl List {
 }
 
 /// The list behind a call that has no lock.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Carried {
     list: List,
     /// The waiters that an announcement under way names.

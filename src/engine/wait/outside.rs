@@ -188,7 +188,7 @@ impl Action {
 }
 
 /// The actions that were not taken yet.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Actions {
     queue: VecDeque<Action>,
     texts: Vec<u8>,

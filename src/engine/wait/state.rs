@@ -104,7 +104,7 @@ pub(super) enum Early {
 }
 
 /// What is known about the holder of the key.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct KnownHolder {
     /// The token, if a Redbolt client drew it.
     pub(super) token: Option<RawToken>,

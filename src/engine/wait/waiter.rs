@@ -25,7 +25,7 @@ use crate::witness::{Sight, saw};
 const NOBODY: RawToken = [0; 20];
 
 /// See the [module](self).
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Waiter {
     pub(super) op: OpIndex,
     pub(super) call: WaitCall,

@@ -15,7 +15,7 @@ use crate::time::Instant;
 const RECENT_MAX: usize = 64;
 
 /// A wake for the first call of a list; the others wait behind it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Wake {
     pub(super) key: Key,
     pub(super) to: Entry,
@@ -71,7 +71,7 @@ impl Successor {
 }
 
 /// See the [module](self).
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Wakes {
     under_way: Slab<WakeIndex, Option<Wake>>,
     /// With the hashes of their keys.

@@ -88,7 +88,7 @@ enum Step {
 /// The first schedule that ends in a way that no schedule may, and how.
 pub fn explore(limits: Limits, mutant: Option<Mutant>) -> Result<Coverage, String> {
     rules::run_with(mutant, || {
-        let mut search = Search { limits, known: HashMap::new(), coverage: Coverage::default() };
+        let mut search = Search { known: HashMap::new(), coverage: Coverage::default() };
         let world = World::new(limits);
         let schedules = search.visit(&mut Vec::new(), &History::default(), world)?;
         search.coverage.schedules = schedules;
@@ -148,7 +148,6 @@ const ENDLESS: &str = "no end is in sight";
 const PASS: u16 = u16::MAX;
 
 struct Search {
-    limits: Limits,
     /// How many schedules lead on from each state.
     known: HashMap<Seen, u128>,
     coverage: Coverage,
@@ -180,16 +179,13 @@ impl Search {
             world.check_end().map_err(fault)?;
             schedules = 1;
         }
-        let mut here = Some(world);
         for step in steps {
             let next = history.with(step);
             if let Some(&from_there) = self.known.get(&next.seen) {
                 schedules += from_there;
                 continue;
             }
-            // A world cannot be copied. The first step goes on from this world, each other step
-            // from a world that is brought here anew.
-            let mut world = here.take().unwrap_or_else(|| World::after(self.limits, path));
+            let mut world = world.clone();
             world.take(step);
             path.push(step);
             schedules += self.visit(path, &next, world)?;

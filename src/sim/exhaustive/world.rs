@@ -20,6 +20,7 @@ pub(super) const TTL: Duration = Duration::from_secs(10);
 /// Keys live a little longer than their TTL.
 const MORE: Duration = Duration::from_millis(2);
 
+#[derive(Clone)]
 pub(super) struct World {
     limits: Limits,
     pub(super) releases_at_once: bool,
@@ -36,6 +37,7 @@ pub(super) struct World {
     too_late: Vec<(usize, Vec<u8>)>,
 }
 
+#[derive(Clone)]
 pub(super) struct Client {
     pub(super) engine: Engine,
     pub(super) now: Instant,
@@ -46,7 +48,7 @@ pub(super) struct Client {
     timers: u32,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Conn {
     session: Option<Session>,
     up: VecDeque<Vec<u8>>,
@@ -103,15 +105,6 @@ impl World {
             for client in 0..CLIENTS {
                 world.acquire(client, &LockOptions::new(TTL));
             }
-        }
-        world
-    }
-
-    /// The world to which `path` leads.
-    pub(super) fn after(limits: Limits, path: &[Step]) -> Self {
-        let mut world = Self::new(limits);
-        for &step in path {
-            world.take(step);
         }
         world
     }
