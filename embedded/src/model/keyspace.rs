@@ -8,14 +8,13 @@
 //! - Expired keys that no command touches never outnumber the live ones by more than
 //!   [`SWEEP_LEN_MIN`]: the model sweeps each time the keyspace has doubled.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, DefaultHasher};
+use std::collections::BTreeMap;
 
 /// The number of databases for `SELECT`.
 pub(crate) const DATABASES: usize = 16;
 
-// Fixed hash keys: two runs of one simulation seed must not differ, not even in iteration order.
-pub(super) type Map<K, V> = HashMap<K, V, BuildHasherDefault<DefaultHasher>>;
+// Ordered: two runs of one simulation seed must not differ, not even in iteration order.
+pub(super) type Map<K, V> = BTreeMap<K, V>;
 
 /// The value of a key.
 #[derive(Clone, Debug)]
