@@ -2,12 +2,14 @@
 //! that it has and calls.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use syn::buffer::{Cursor, TokenBuffer};
 use syn::punctuated::Punctuated;
 use syn::visit::{self, Visit};
 use syn::{Attribute, Expr, ImplItemFn, ItemImpl, ItemMod, ItemUse, Macro, Member, Token, UseTree};
+
+use crate::common::root;
 
 pub(crate) struct Source {
     /// The path from the root of the repository.
@@ -17,9 +19,8 @@ pub(crate) struct Source {
 
 /// All files below a folder.
 pub(crate) fn sources(dir: &str) -> Vec<Source> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = Vec::new();
-    let mut dirs = vec![root.join(dir)];
+    let mut dirs = vec![root().join(dir)];
     while let Some(dir) = dirs.pop() {
         for entry in fs::read_dir(&dir).expect("a readable directory").flatten() {
             let path = entry.path();
@@ -27,7 +28,7 @@ pub(crate) fn sources(dir: &str) -> Vec<Source> {
                 dirs.push(path);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
                 let text = fs::read_to_string(&path).expect("a readable file");
-                let path = path.strip_prefix(root).expect("below the root").to_owned();
+                let path = path.strip_prefix(root()).expect("below the root").to_owned();
                 files.push(Source { path, text });
             }
         }

@@ -4,16 +4,17 @@
 //! The faults that it found in the engine are in `src/engine/tests/fuzzed.rs`.
 
 use std::fs;
-use std::path::Path;
 
 use redbolt::fuzzing::TARGETS;
 use redbolt::inspect::Address;
+
+use crate::common::root;
 
 /// Goal: every test run tries the inputs that once broke a target, or that reach far into the code.
 /// Method: each line of `fuzz/corpus`, an input in hexadecimal digits, goes through its target.
 #[test]
 fn every_input_of_the_corpora_keeps_its_targets_promise() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz");
+    let root = root().join("fuzz");
     for (name, target) in TARGETS {
         let corpus = root.join("corpus").join(format!("{name}.hex"));
         let inputs = fs::read_to_string(corpus).expect("each target has one");

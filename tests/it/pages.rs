@@ -5,9 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
+use crate::common::root;
 
 /// Every file of the project, by its path below the root, without the files that builds and tools
 /// leave behind.
@@ -131,7 +129,7 @@ fn a_link_to_no_file_and_one_to_no_heading_are_noticed() {
     assert_eq!(targets(&page), ["b.md", "e.svg", "i.md"]);
 }
 
-/// `REDBOLT_UPDATE=1 cargo test --all-features --test it pages::` draws the picture anew.
+/// `REDBOLT_UPDATE=1 cargo test -p redbolt-it --all-features pages::` draws the picture anew.
 #[test]
 fn the_picture_of_the_readme_shows_the_table_of_perf() {
     let drawn = redbolt_benches::picture::beside_others(&read("PERF.md")).expect("a table");
@@ -139,7 +137,7 @@ fn the_picture_of_the_readme_shows_the_table_of_perf() {
     if std::env::var_os("REDBOLT_UPDATE").is_some() {
         fs::write(root().join(file), &drawn).expect("a file that can be written");
     }
-    let said = "REDBOLT_UPDATE=1 cargo test --all-features --test it pages:: draws it anew";
+    let said = "REDBOLT_UPDATE=1 cargo test -p redbolt-it --all-features pages:: draws it anew";
     assert!(read(file) == drawn, "{file} is not what PERF.md says: {said}");
 }
 

@@ -2,9 +2,9 @@
 //! and how long it may be.
 
 use std::fs;
-use std::path::Path;
 
 use super::code::{Source, sources};
+use super::common::root;
 
 /// Lines a file may have.
 const LINES_MAX: usize = 600;
@@ -158,9 +158,8 @@ fn crates_depend_only_on_those_below() {
         ("ffi", &["redbolt"]),
         ("cli", &["redbolt", "redbolt-embedded"]),
     ];
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     for (dir, below) in allowed {
-        let file = root.join(dir).join("Cargo.toml");
+        let file = root().join(dir).join("Cargo.toml");
         let text = fs::read_to_string(file).expect("a manifest");
         let named = text
             .split("\n[")
@@ -176,8 +175,7 @@ fn crates_depend_only_on_those_below() {
 /// A setting that a user cannot read about does not exist for that user.
 #[test]
 fn every_setting_is_in_the_table_of_settings() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let read = |file: &str| fs::read_to_string(root.join(file)).expect("a readable file");
+    let read = |file: &str| fs::read_to_string(root().join(file)).expect("a readable file");
     let table = read("docs/settings.md");
     let mut settings = 0;
     for file in ["src/config.rs", "src/options.rs", "src/retry.rs"] {

@@ -13,3 +13,11 @@ pub(crate) use looped::Looped;
 pub(crate) use redbolt_rig::*;
 #[cfg(feature = "tracing")]
 pub(crate) use subscribing::log_to;
+
+/// The root of the repository.
+pub(crate) fn root() -> &'static std::path::Path {
+    std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .expect("this crate is two folders below")
+}

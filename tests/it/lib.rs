@@ -4,6 +4,8 @@
 //! directory that the environment variable `REDBOLT_SERVERS` names. A test whose server is missing
 //! prints `SKIPPED <test>: <why>`; with `CI=true` it fails.
 
+#![cfg(test)]
+
 mod acl;
 mod acquire;
 mod broken_fences;
