@@ -1,8 +1,9 @@
 //! Redbolt beside other clients: all run on the same servers, in turn, in the same run.
 //!
 //! `peer-runner --nodes HOST:PORT,.. --pids PID,.. --bin DIR --log DIR [--perf FILE]
-//! [--setups FILE] [--csv FILE] [--origin TEXT] [--runs N] [--rounds N] [NAME ..]`; see `benches/peers/run`, which starts it.
+//! [--setups FILE] [--csv FILE] [--origin TEXT] [--runs N] [--rounds N] [--beside] [NAME ..]`; see `benches/peers/run`, which starts it.
 
+mod beside;
 mod measure;
 mod program;
 mod record;
@@ -53,6 +54,8 @@ struct Options {
     origin: String,
     runs: usize,
     rounds: usize,
+    /// Only two clients, which differ by little.
+    is_beside: bool,
     names: Vec<&'static str>,
 }
 
@@ -74,6 +77,7 @@ fn options() -> Anything<Options> {
             "--origin" => options.origin = value()?,
             "--runs" => options.runs = value()?.parse()?,
             "--rounds" => options.rounds = value()?.parse()?,
+            "--beside" => options.is_beside = true,
             name => {
                 let known = NAMES.iter().find(|known| **known == name);
                 options.names.push(known.ok_or_else(|| format!("no client {name}"))?);
@@ -205,6 +209,9 @@ fn main() -> Anything {
     // The load of other processes on the machine shows in every figure.
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let load = load.split(' ').next().unwrap_or_default();
+    if options.is_beside {
+        return beside::run(&options, &proxy, load);
+    }
     let (mut setups, mut records, mut left_out) = (Vec::<Setup>::new(), Vec::new(), Vec::new());
     for run in 1..=options.runs {
         eprintln!("run {run} of {}: starting and warming up", options.runs);
