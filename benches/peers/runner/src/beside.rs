@@ -9,14 +9,15 @@ use crate::{Anything, Options, start};
 use redbolt_benches::proxy::Proxy;
 
 /// Pairs of slices in each run.
-const PAIRS: usize = 40;
+const PAIRS: usize = 200;
+const SLICE_MS: u64 = 100;
 
 /// One measured slice of a row.
 type Slice = fn(&mut Row) -> Anything<f64>;
 
 pub(crate) fn run(options: &Options, proxy: &Proxy, load: &str) -> Anything {
     let mut text = format!("# {}, load {load}\n", options.origin);
-    writeln!(text, "# Medians over {PAIRS} pairs of slices; each client tuned.")?;
+    writeln!(text, "# Medians over {PAIRS} pairs of slices of {SLICE_MS} ms; each client tuned.")?;
     writeln!(text, "run,figure,{},of the first", options.names.join(","))?;
     for run in 1..=options.runs {
         let (mut rows, left_out) = start(options, proxy)?;
@@ -52,12 +53,12 @@ pub(crate) fn run(options: &Options, proxy: &Proxy, load: &str) -> Anything {
 }
 
 fn acquire(row: &mut Row) -> Anything<f64> {
-    row.measure_latency()?;
+    row.measure_latency(SLICE_MS)?;
     let slice = row.latency.last().ok_or("no slice")?;
     percentile(slice.us.iter().copied(), 0.5).ok_or_else(|| "no lock was won".into())
 }
 
 fn cycles(row: &mut Row) -> Anything<f64> {
-    row.measure_cycles()?;
+    row.measure_cycles(SLICE_MS)?;
     row.cycles.last().copied().ok_or_else(|| "no slice".into())
 }

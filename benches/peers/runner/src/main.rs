@@ -183,8 +183,8 @@ fn measure(options: &Options, proxy: &Proxy, server: Pid) -> Anything<(Vec<Row>,
         let seconds = begin.until(redbolt::now()).as_secs();
         eprintln!("round {} of {}, {} rows, {seconds} s", round + 1, options.rounds, rows.len());
         let (rows, left_out) = (&mut rows, &mut left_out);
-        each(rows, left_out, round, Row::measure_latency);
-        each(rows, left_out, round, Row::measure_cycles);
+        each(rows, left_out, round, |row| row.measure_latency(400));
+        each(rows, left_out, round, |row| row.measure_cycles(500));
         each(rows, left_out, round, |row| match row.sleeps() {
             true => Ok(()),
             false => row.measure_handover(),

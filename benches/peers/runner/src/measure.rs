@@ -165,16 +165,16 @@ impl Row {
         Ok(())
     }
 
-    pub(crate) fn measure_latency(&mut self) -> Anything {
+    pub(crate) fn measure_latency(&mut self, time_ms: u64) -> Anything {
         let prefix = self.prefix();
-        let answer = self.first.ask(&format!("latency 400 {prefix}"), PATIENCE)?;
+        let answer = self.first.ask(&format!("latency {time_ms} {prefix}"), PATIENCE)?;
         self.latency.push(Slice::read(&answer));
         Ok(())
     }
 
-    pub(crate) fn measure_cycles(&mut self) -> Anything {
+    pub(crate) fn measure_cycles(&mut self, time_ms: u64) -> Anything {
         let prefix = self.prefix();
-        let answer = self.first.ask(&format!("cycles 500 64 {prefix}"), PATIENCE)?;
+        let answer = self.first.ask(&format!("cycles {time_ms} 64 {prefix}"), PATIENCE)?;
         self.cycles.push(nanoseconds(&answer, "cycles")? / nanoseconds(&answer, "seconds")?);
         self.cycles_failed += answer.get("failed").and_then(Value::as_u64).unwrap_or(0);
         Ok(())
