@@ -18,9 +18,8 @@ pub(crate) unsafe fn at_border(
     // What a body leaves half done is behind a mutex, which the panic poisons.
     let outcome = catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(Failure::Panic));
     if !error.is_null() {
-        let told = redbolt_error::of(outcome.as_ref().copied());
         // SAFETY: not null, and by this function's contract the caller's own memory.
-        unsafe { error.write(told) };
+        unsafe { redbolt_error::tell(error, outcome.as_ref().copied()) };
     }
     outcome.map_or_else(|failure| failure.code(), |()| redbolt_code::REDBOLT_OK)
 }

@@ -343,7 +343,7 @@ pub unsafe extern "C" fn redbolt_driver_completions(
                 // SAFETY: below the room of the caller's array.
                 let place = unsafe { errors.add(taken) };
                 // SAFETY: by the rules for pointers.
-                unsafe { write(place, redbolt_error::of(result.as_ref().copied())) }.ok()?;
+                unsafe { redbolt_error::tell(place, result.as_ref().copied()) };
             }
             taken += 1;
         }

@@ -1,6 +1,7 @@
 //! [`redbolt_error`]: the code, the message and the votes, in the caller's own memory.
 
 use std::fmt::{self, Write as _};
+use std::mem::offset_of;
 
 use redbolt::{Ballot, Vote};
 
@@ -46,7 +47,37 @@ pub struct redbolt_error {
     pub message: [u8; REDBOLT_MESSAGE_MAX],
 }
 
+/// The first bytes of a `redbolt_error` whose call succeeded: all zeros.
+#[repr(C)]
+#[derive(Default)]
+struct Success {
+    code: i32,
+    nodes: u32,
+    quorum: u32,
+    votes: [u8; REDBOLT_NODES_MAX],
+    message: [u8; 4],
+}
+const _: () = {
+    assert!(offset_of!(Success, message) == offset_of!(redbolt_error, message));
+    assert!(redbolt_code::REDBOLT_OK as i32 == 0 && redbolt_vote::REDBOLT_VOTE_NONE as u8 == 0);
+};
+
 impl redbolt_error {
+    /// Writes how a call ended. Of the message of a success only the end, because all of it would cost
+    /// more than the border's other work.
+    ///
+    /// # Safety
+    ///
+    /// `place` points to memory for a `redbolt_error` that nothing else uses meanwhile.
+    pub(crate) unsafe fn tell(place: *mut Self, outcome: Result<(), &Failure>) {
+        if outcome.is_err() {
+            // SAFETY: by this function's contract.
+            return unsafe { place.write(Self::of(outcome)) };
+        }
+        // SAFETY: by this function's contract; a success is the first bytes of an error.
+        unsafe { place.cast::<Success>().write(Success::default()) };
+    }
+
     pub(crate) fn of(outcome: Result<(), &Failure>) -> Self {
         let code = outcome.map_or_else(Failure::code, |()| redbolt_code::REDBOLT_OK);
         let mut error = Self {
@@ -103,6 +134,17 @@ impl fmt::Write for Line<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_success_takes_the_place_of_an_earlier_failure() {
+        let mut place = redbolt_error::of(Err(&Failure::Panic));
+        place.nodes = 5;
+        place.votes = [redbolt_vote::REDBOLT_VOTE_DENIED as u8; REDBOLT_NODES_MAX];
+        // SAFETY: the error lives for the call.
+        unsafe { redbolt_error::tell(&raw mut place, Ok(())) };
+        assert_eq!((place.code, place.nodes, place.quorum), (0, 0, 0));
+        assert_eq!((place.votes, place.message[0]), ([0; REDBOLT_NODES_MAX], 0));
+    }
 
     #[test]
     fn a_message_that_is_too_long_ends_before_the_character_that_does_not_fit() {
