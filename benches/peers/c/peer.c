@@ -190,7 +190,11 @@ static void loop(uint64_t time_ms, unsigned window, const char *prefix) {
   uint64_t cycles = 0, failed = 0, number = 0;
   unsigned in_flight = 0;
   must(redbolt_driver_new(config, &driver, &error), &error);
-  while (!redbolt_driver_is_ready(driver)) redbolt_driver_drive(driver, NULL);
+  /* As the program in Rust does: the servers may need this core. */
+  while (!redbolt_driver_is_ready(driver)) {
+    redbolt_driver_drive(driver, NULL);
+    sched_yield();
+  }
   uint64_t begin = now(), end = begin + time_ms * REDBOLT_MS;
   while (in_flight > 0 || now() < end) {
     for (; in_flight < window && now() < end; in_flight++) {
@@ -199,7 +203,6 @@ static void loop(uint64_t time_ms, unsigned window, const char *prefix) {
     }
     redbolt_driver_drive(driver, NULL);
     size_t count = redbolt_driver_completions(driver, done, NULL, 64);
-    /* As the program in Rust does: the servers may need this core. */
     if (count == 0) sched_yield();
     for (size_t at = 0; at < count; at++) {
       int is_lock = done[at].event == REDBOLT_LOCKED;
