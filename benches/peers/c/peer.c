@@ -180,6 +180,11 @@ static void threads(uint64_t time_ms, unsigned count, const char *prefix) {
   say_cycles(cycles, failed, begin);
 }
 
+/* Counts the digits at the end of a key up. */
+static void count_up(char *key, size_t len) {
+  for (size_t at = len - 1; ++key[at] > '9'; at--) key[at] = '0';
+}
+
 /* This many locks under way at once, on this thread alone. */
 static void loop(uint64_t time_ms, unsigned window, const char *prefix) {
   redbolt_driver *driver;
@@ -187,8 +192,9 @@ static void loop(uint64_t time_ms, unsigned window, const char *prefix) {
   redbolt_options options = {.ttl_ns = TTL_NS};
   redbolt_completion done[64];
   char key[KEY_MAX];
-  uint64_t cycles = 0, failed = 0, number = 0;
+  uint64_t cycles = 0, failed = 0;
   unsigned in_flight = 0;
+  size_t len = (size_t)snprintf(key, sizeof key, "%s:%06d", prefix, 0);
   must(redbolt_driver_new(config, &driver, &error), &error);
   /* As the program in Rust does: the servers may need this core. */
   while (!redbolt_driver_is_ready(driver)) {
@@ -198,8 +204,8 @@ static void loop(uint64_t time_ms, unsigned window, const char *prefix) {
   uint64_t begin = now(), end = begin + time_ms * REDBOLT_MS;
   while (in_flight > 0 || now() < end) {
     for (; in_flight < window && now() < end; in_flight++) {
-      int len = snprintf(key, sizeof key, "%s:%06llu", prefix, (unsigned long long)++number);
-      must(redbolt_driver_lock(driver, key, (size_t)len, &options, NULL, NULL, &error), &error);
+      count_up(key, len);
+      must(redbolt_driver_lock(driver, key, len, &options, NULL, NULL, &error), &error);
     }
     redbolt_driver_drive(driver, NULL);
     size_t count = redbolt_driver_completions(driver, done, NULL, 64);

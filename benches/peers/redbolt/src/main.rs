@@ -40,12 +40,13 @@ impl Redbolt {
         }
         let begin = now();
         let end = begin + u64::try_from(time.as_nanos()).unwrap_or(0);
-        let (mut number, mut cycles, mut failed) = (0_u64, 0, 0);
+        let (mut cycles, mut failed) = (0, 0);
+        let mut key = format!("{prefix}:{:06}", 0).into_bytes();
         let mut next = |driver: &mut Driver| {
-            number += 1;
+            count_up(&mut key);
             // Like `lock`, which the other workers call.
             let options = LockOptions::new(TTL).retry(Retry::default());
-            u64::from(driver.lock(format!("{prefix}:{number:06}"), options).is_err())
+            u64::from(driver.lock(&key, options).is_err())
         };
         for _ in 0..window {
             failed += next(&mut driver);
@@ -72,6 +73,17 @@ impl Redbolt {
             }
         }
         Ok(Cycles { cycles, failed, seconds: (now() - begin) as f64 / 1e9 })
+    }
+}
+
+/// Counts the digits at the end of a key up.
+fn count_up(key: &mut [u8]) {
+    for digit in key.iter_mut().rev() {
+        if *digit != b'9' {
+            *digit += 1;
+            return;
+        }
+        *digit = b'0';
     }
 }
 

@@ -9,8 +9,8 @@ use crate::{Anything, Options, start};
 use redbolt_benches::proxy::Proxy;
 
 /// Pairs of slices in each run.
-const PAIRS: usize = 100;
-const SLICE_MS: u64 = 250;
+const PAIRS: usize = 300;
+const SLICE_MS: u64 = 100;
 
 /// One measured slice of a row.
 type Slice = fn(&mut Row) -> Anything<f64>;
