@@ -9,7 +9,7 @@ use crate::{Anything, Options, start};
 use redbolt_benches::proxy::Proxy;
 
 /// Pairs of slices in each run.
-const PAIRS: usize = 300;
+const PAIRS: usize = 100;
 const SLICE_MS: u64 = 100;
 
 /// One measured slice of a row.
@@ -17,7 +17,7 @@ type Slice = fn(&mut Row) -> Anything<f64>;
 
 pub(crate) fn run(options: &Options, proxy: &Proxy, load: &str) -> Anything {
     let mut text = format!("# {}, load {load}\n", options.origin);
-    writeln!(text, "# Medians over {PAIRS} pairs of slices of {SLICE_MS} ms; each client tuned.")?;
+    writeln!(text, "# Medians over {PAIRS} pairs of slices of {SLICE_MS} ms; each client tuned, on a processor of its own.")?;
     writeln!(text, "run,figure,{},of the first", options.names.join(","))?;
     for run in 1..=options.runs {
         let (mut rows, left_out) = start(options, proxy)?;
