@@ -17,7 +17,10 @@ type Slice = fn(&mut Row) -> Anything<f64>;
 
 pub(crate) fn run(options: &Options, proxy: &Proxy, load: &str) -> Anything {
     let mut text = format!("# {}, load {load}\n", options.origin);
-    writeln!(text, "# Medians over {PAIRS} pairs of slices of {SLICE_MS} ms; each client tuned, on a processor of its own.")?;
+    writeln!(
+        text,
+        "# Medians over {PAIRS} pairs of slices of {SLICE_MS} ms; each client tuned, on a processor of its own."
+    )?;
     writeln!(text, "run,figure,{},of the first", options.names.join(","))?;
     for run in 1..=options.runs {
         let (mut rows, left_out) = start(options, proxy)?;

@@ -1,6 +1,7 @@
 //! The five scenarios, each a short slice for one client.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -61,8 +62,6 @@ pub(crate) struct Row {
     first: Program,
     second: Program,
     slow_program: Program,
-    /// The client uses new names for its keys in every slice.
-    slices: u32,
     pub(crate) latency: Vec<Slice>,
     pub(crate) cycles: Vec<f64>,
     pub(crate) cycles_failed: u64,
@@ -99,7 +98,6 @@ impl Row {
             first,
             second,
             slow_program: slow,
-            slices: 0,
             latency: Vec::new(),
             cycles: Vec::new(),
             cycles_failed: 0,
@@ -109,15 +107,16 @@ impl Row {
         })
     }
 
-    fn prefix(&mut self) -> String {
-        self.slices += 1;
-        format!("{}-{}:{}", self.name, self.setting, self.slices)
+    /// New for every slice, and equally long for every client: a server's time depends on the length.
+    fn prefix() -> String {
+        static SLICES: AtomicU32 = AtomicU32::new(0);
+        format!("slice:{:06}", SLICES.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Whether its locks are locks: one that it holds keeps Redbolt out, one that it released does
     /// not. Redbolt has the nodes on which the row locks.
     pub(crate) fn check(&mut self, redbolt: &Client) -> Anything {
-        let key = self.prefix();
+        let key = Self::prefix();
         // Some put all keys below a prefix of their own.
         let on_nodes = match self.name {
             "pottery" => format!("redlock:{key}"),
@@ -155,7 +154,7 @@ impl Row {
     }
 
     pub(crate) fn warm_up(&mut self) -> Anything {
-        let prefix = self.prefix();
+        let prefix = Self::prefix();
         // A JVM is slow until it has compiled the code that it runs often.
         let time = if self.name == "redisson" { 2_000 } else { 500 };
         for program in [&mut self.first, &mut self.second, &mut self.slow_program] {
@@ -166,14 +165,14 @@ impl Row {
     }
 
     pub(crate) fn measure_latency(&mut self, time_ms: u64) -> Anything {
-        let prefix = self.prefix();
+        let prefix = Self::prefix();
         let answer = self.first.ask(&format!("latency {time_ms} {prefix}"), PATIENCE)?;
         self.latency.push(Slice::read(&answer));
         Ok(())
     }
 
     pub(crate) fn measure_cycles(&mut self, time_ms: u64) -> Anything {
-        let prefix = self.prefix();
+        let prefix = Self::prefix();
         let answer = self.first.ask(&format!("cycles {time_ms} 64 {prefix}"), PATIENCE)?;
         self.cycles.push(nanoseconds(&answer, "cycles")? / nanoseconds(&answer, "seconds")?);
         self.cycles_failed += answer.get("failed").and_then(Value::as_u64).unwrap_or(0);
@@ -187,7 +186,7 @@ impl Row {
     /// that polls looks at a random point of that time then, as it would behind any holder; a
     /// shorter or a fixed time would meet the same part of its rhythm in each turn.
     pub(crate) fn measure_handover(&mut self) -> Anything {
-        let key = self.prefix();
+        let key = Self::prefix();
         let lock = format!("lock {key} 10000");
         let unlock = format!("unlock {key}");
         let holding = WAITS..WAITS + self.retry.max(WAITS);
@@ -218,7 +217,7 @@ impl Row {
         if self.is_on_one_server() {
             return Ok(());
         }
-        let prefix = self.prefix();
+        let prefix = Self::prefix();
         let stopped = Stopped::new(server)?;
         self.second.say(&format!("latency 400 {prefix}"))?;
         let answer = self.second.answer(HUNG_LIMIT)?;
@@ -239,7 +238,7 @@ impl Row {
         if self.is_on_one_server() {
             return Ok(());
         }
-        let prefix = self.prefix();
+        let prefix = Self::prefix();
         proxy.set(Mode::Delay(SLOW));
         let answer = self.slow_program.ask(&format!("latency 500 {prefix}"), PATIENCE);
         proxy.set(Mode::Pass);
