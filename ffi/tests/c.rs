@@ -241,6 +241,7 @@ fn the_code_of_the_pages_compiles() {
         ("../docs/guide-c.md", "```c\n", "gcc", C11),
         ("../docs/guide-c.md", "```cpp\n", "g++", CPP17),
         ("../README.md", "```c\n", "gcc", C11),
+        ("../README.md", "```cpp\n", "g++", CPP17),
     ] {
         let Some(()) = program_or_skip(compiler) else { continue };
         let text = fs::read_to_string(crate_dir().join(page)).expect("a page");
