@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn a_panic_becomes_a_code() {
-        let mut place = redbolt_error::of(Ok(()));
+        let mut place = redbolt_error::of(&Failure::Busy);
         let error = &raw mut place;
         // SAFETY: the error lives for the call.
         let code = unsafe { at_border(error, || panic!("a fault, as it should be")) };

@@ -70,31 +70,28 @@ impl redbolt_error {
     ///
     /// `place` points to memory for a `redbolt_error` that nothing else uses meanwhile.
     pub(crate) unsafe fn tell(place: *mut Self, outcome: Result<(), &Failure>) {
-        if outcome.is_err() {
+        if let Err(failure) = outcome {
             // SAFETY: by this function's contract.
-            return unsafe { place.write(Self::of(outcome)) };
+            return unsafe { place.write(Self::of(failure)) };
         }
         // SAFETY: by this function's contract; a success is the first bytes of an error.
         unsafe { place.cast::<Success>().write(Success::default()) };
     }
 
-    pub(crate) fn of(outcome: Result<(), &Failure>) -> Self {
-        let code = outcome.map_or_else(Failure::code, |()| redbolt_code::REDBOLT_OK);
+    pub(crate) fn of(failure: &Failure) -> Self {
         let mut error = Self {
-            code: code as i32,
+            code: failure.code() as i32,
             nodes: 0,
             quorum: 0,
             votes: [redbolt_vote::REDBOLT_VOTE_NONE as u8; REDBOLT_NODES_MAX],
             message: [0; REDBOLT_MESSAGE_MAX],
         };
-        if let Err(failure) = outcome {
-            if let Some(ballot) = failure.ballot() {
-                error.count(ballot);
-            }
-            // The last byte stays zero. What is cut has no more room, which is no error.
-            let [room @ .., _] = &mut error.message;
-            let _ = write!(Line { room, len: 0 }, "{failure}");
+        if let Some(ballot) = failure.ballot() {
+            error.count(ballot);
         }
+        // The last byte stays zero. What is cut has no more room, which is no error.
+        let [room @ .., _] = &mut error.message;
+        let _ = write!(Line { room, len: 0 }, "{failure}");
         error
     }
 
@@ -137,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_success_takes_the_place_of_an_earlier_failure() {
-        let mut place = redbolt_error::of(Err(&Failure::Panic));
+        let mut place = redbolt_error::of(&Failure::Panic);
         place.nodes = 5;
         place.votes = [redbolt_vote::REDBOLT_VOTE_DENIED as u8; REDBOLT_NODES_MAX];
         // SAFETY: the error lives for the call.

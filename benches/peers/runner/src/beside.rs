@@ -19,7 +19,7 @@ pub(crate) fn run(options: &Options, proxy: &Proxy, load: &str) -> Anything {
     let mut text = format!("# {}, load {load}\n", options.origin);
     writeln!(
         text,
-        "# Medians over {PAIRS} pairs of slices of {SLICE_MS} ms; each client tuned, on a processor of its own."
+        "# Medians over {PAIRS} pairs of slices of {SLICE_MS} ms; each client tuned, on a processor without servers."
     )?;
     writeln!(text, "run,figure,{},of the first", options.names.join(","))?;
     for run in 1..=options.runs {
