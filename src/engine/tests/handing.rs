@@ -2,11 +2,11 @@
 //! the other clients.
 
 use super::transfers::{
-    announce_with, given_up, handed_over, offered, offering, rig, settle, token_bytes, told,
-    transfer, transfer_before_other, waited_for, with_ttl,
+    announce_from, announce_with, given_up, handed_over, offered, offering, rig, settle,
+    token_bytes, told, transfer, transfer_before_other, waited_for, with_ttl,
 };
 use super::untimely::subscribed_again;
-use super::waking::{OTHERS_CHANNEL, WAKE, published};
+use super::waking::{OTHER, OTHERS_CHANNEL, THIRD, WAKE, published};
 use super::*;
 
 /// The first command of a release for which `OTHER` waits. The holder last heard of `OTHER` this
@@ -32,6 +32,23 @@ pub(super) fn a_lock_is_handed_over_with_no_more_than_the_greatest_ttl() {
 pub(super) fn a_waiter_that_was_silent_for_a_quarter_of_its_ttl_is_woken() {
     assert_eq!(released_for(249, 1_000), "EVAL");
     assert_eq!(released_for(251, 1_000), "DELIFEQ");
+}
+
+/// It may be over: its place would cost the others a round trip, or its TTL.
+#[test]
+fn a_holder_hands_its_lock_to_the_first_waiter_that_was_not_silent() {
+    for (silent_ms, heir) in [(490, OTHER), (501, THIRD)] {
+        let mut rig = rig(3);
+        let lease = rig.lease("a");
+        let token = token_bytes(&rig, lease);
+        announce_from(&mut rig, OTHER.as_bytes(), &token, silent_ms);
+        announce_from(&mut rig, THIRD.as_bytes(), &token, 1);
+        rig.engine.release(lease, rig.now);
+        assert_eq!(rig.waiting(0)[0], "EVAL");
+        let script = rig.inbox[0][0].join(" ");
+        let digits: String = heir.bytes().map(|byte| format!("{byte:02x}")).collect();
+        assert!(script.contains(&digits), "silent for {silent_ms} ms: {script:?}");
+    }
 }
 
 /// Forged, or written by a holder that shortens it: the deadline counts with the offered TTL.

@@ -9,6 +9,7 @@
 use std::time::Duration;
 
 use super::core::{Handover, Waiting};
+use super::list::Entry;
 use super::message::{self, MessageKind, Offer, RawToken};
 use super::outside::View;
 use super::wakes::Wake;
@@ -79,17 +80,21 @@ impl Waiting {
         let now = view.now;
         let queue = self.queues.get_mut(slot)?;
         queue.list.drop_past(now);
+        let is_heard = |entry: &Entry| {
+            let silent = entry.seen.until(now);
+            let ttl = Duration::from_millis(entry.offer.map_or(0, |offer| offer.ttl_ms).into());
+            rules::is_alive(silent <= SILENT_MAX) && rules::is_fresh(silent <= ttl / SILENT_PARTS)
+        };
+        // A silent waiter is over, or frozen, or about to announce itself again: then it has its place.
+        queue.list.drop_unless_all(|entry| entry.offer.is_some() && !is_heard(entry));
         let is_in_row = rules::is_in_row(queue.row < terms.in_row);
         let first = *queue.list.first()?;
         let offer = first.offer?;
-        let silent = first.seen.until(now);
-        let fresh = Duration::from_millis(offer.ttl_ms.into()) / SILENT_PARTS;
-        let is_alive = rules::is_alive(silent <= SILENT_MAX) && rules::is_fresh(silent <= fresh);
         let has_time = now + self.node_timeout * 2 < first.until;
         let is_allowed = rules::is_handed_ttl_allowed(offer.ttl_ms <= terms.ttl_max_ms);
         let is_able = self.electorate.has_quorum(terms.able) && is_allowed;
         if ClientId::of(&first.id) == self.client_id
-            || !(is_in_row && is_alive && has_time && is_able)
+            || !(is_in_row && is_heard(&first) && has_time && is_able)
         {
             return None;
         }

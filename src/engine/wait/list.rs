@@ -114,6 +114,13 @@ impl List {
         self.0.retain(keeps);
     }
 
+    /// Drops the calls that are gone, unless all are.
+    pub(super) fn drop_unless_all(&mut self, mut is_gone: impl FnMut(&Entry) -> bool) {
+        if !self.0.iter().all(&mut is_gone) {
+            self.0.retain(|entry| !is_gone(entry));
+        }
+    }
+
     /// Removes and returns the first.
     pub(super) fn take_first(&mut self) -> Option<Entry> {
         (!self.0.is_empty()).then(|| self.0.remove(0))

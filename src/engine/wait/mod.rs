@@ -176,7 +176,6 @@ impl Waiting {
     }
 
     /// How many calls of other clients are known to wait for a slot's lock.
-    #[cfg(test)]
     pub(super) fn count_for(&self, slot: SlotIndex) -> usize {
         self.queues.get(slot).map_or(0, |queue| queue.list.len())
     }
