@@ -142,15 +142,16 @@ impl LockOptions {
     /// clients of a lock name the same number. You may raise it while they run: then at most the larger
     /// number of callers hold the lock. To lower it, wait until the slots above it are free.
     ///
-    /// The call asks each node for the first free one of up to eight slots, beginning with the slot
-    /// that this client left last, or with one drawn at random. If all are taken, it asks for all
-    /// others. So it costs one round trip while half of the slots are free, and two or three where
+    /// The call asks each node for the first free one of up to eight slots. It begins with a slot that
+    /// this client left while at most one call waited for it, or else with one drawn at random. If all
+    /// are taken, it asks for all others. So it costs one round trip while half of the slots are free, and two or three where
     /// nodes name different slots. A node that answers after the quorum gets a delete for each slot
     /// that the call did not win. Where too few nodes run scripts (EVAL), or for a lock with a
     /// [fence](Self::fenced), the call asks for one slot by a SET, and then for all others.
     ///
-    /// A call that waits announces itself to the holder of one slot, drawn at random. It also asks
-    /// for up to eight others each 100 to 200 ms, or 16 to 32 round trips where these take longer.
+    /// A call that waits announces itself to the holder of one slot: of the slot with which it began, if
+    /// this client left it, or else of one drawn at random. It also asks for up to eight others each 100
+    /// to 200 ms, or 16 to 32 round trips where these take longer.
     ///
     /// A slot does not [linger](Self::linger).
     #[must_use]
@@ -172,8 +173,9 @@ impl LockOptions {
     /// The number is that of all [readers](Self::read).
     ///
     /// It also takes the gate, the key `key:slot`, which no reader touches. A writer that has the gate
-    /// keeps each slot that it wins, and waits for all others at once. So no reader that comes later
-    /// gets in before it. In one write each node gets one SET for the gate and one per slot, and later
+    /// keeps each slot that it wins, and waits for all others at once. A reader that releases its slot
+    /// hands it to the writer, before any reader that comes later. A slot that only some nodes granted
+    /// is given back, and won later. In one write each node gets one SET for the gate and one per slot, and later
     /// as many deletes. One node per slot also gets a script, which tells its holder of the writer.
     /// A `try_lock` sends one `MSETEX` instead, if all nodes have that command.
     /// [`Lease::keys`](crate::Lease::keys) has the gate and all slots.

@@ -5,17 +5,20 @@ use std::thread;
 use std::time::Duration;
 
 use redbolt::{Client, IdleStrategy, LockOptions, Retry, now};
-use redbolt_benches::proxy::delayed;
+use redbolt_benches::proxy::{Proxy, delayed};
 
 use crate::nodes::{Setup, config};
 use crate::slices::{nanos, percentile};
 use crate::{Anything, Options, TTL};
 
 const NODES: usize = 5;
-/// Added to each round trip, so that the time of the processors counts for little.
-const ADDED: Duration = Duration::from_millis(10);
-/// Some 4,000 round trips: over few turns, the share of the least served caller is a matter of chance.
-const TIME: Duration = Duration::from_secs(40);
+/// Added to each round trip, so that the clients leave their processor idle half of the time.
+const ADDED: Duration = Duration::from_millis(20);
+/// The same for 64 readers, which take three times as many turns as the other callers.
+const ADDED_FOR_MANY: Duration = Duration::from_millis(40);
+/// How many round trips each row lasts: over few turns, the share of the least served caller is a
+/// matter of chance.
+const TRIPS: u32 = 4000;
 const SLOTS_MAX: usize = 64;
 
 /// What a caller takes.
@@ -29,27 +32,45 @@ struct Caller {
     pause: Duration,
 }
 
+/// The nodes behind proxies that delay each answer.
+struct Network {
+    _proxies: Vec<Proxy>,
+    addresses: Vec<String>,
+    trip: Duration,
+}
+
+impl Network {
+    fn new(setup: &Setup, added: Duration) -> Anything<Self> {
+        let (proxies, addresses) = delayed(&setup.addresses, [added; NODES])?;
+        let trip = round_trip(&addresses)?;
+        Ok(Self { _proxies: proxies, addresses, trip })
+    }
+}
+
 pub(crate) fn run(_: &Options) -> Anything {
     let Some(setup) = Setup::new(NODES)? else { return Ok(()) };
-    let (_proxies, addresses) = delayed(&setup.addresses, [ADDED; NODES])?;
-    let trip = round_trip(&addresses)?;
+    let network = Network::new(&setup, ADDED)?;
+    let trip = network.trip;
     println!("Five nodes, a client per caller, a round trip of {trip:?}:\n");
     println!(
-        "| callers | slots | held | of the ideal rate | least served | wait p50 | wait p99 | idle p99 |"
+        "| callers | slots | held | of the ideal rate | least served | mean wait | wait p50 | wait p99 | idle p99 |"
     );
-    println!("|---|---|---|---|---|---|---|---|");
-    let slots: [(usize, usize, Takes); 3] =
-        [(8, 3, |it| it.slots(3)), (64, 8, |it| it.slots(8)), (16, 16, |it| it.slots(16))];
+    println!("|---|---|---|---|---|---|---|---|---|");
+    let slots: [(usize, usize, Takes); 4] = [
+        (8, 16, |it| it.slots(16)),
+        (16, 16, |it| it.slots(16)),
+        (8, 3, |it| it.slots(3)),
+        (64, 8, |it| it.slots(8)),
+    ];
     for (callers, count, takes) in slots {
         for trips in [1, 2] {
-            let hold = trip * trips;
-            let caller = Caller { takes, hold, pause: Duration::ZERO };
-            let seen = turns(&addresses, &vec![caller; callers])?;
-            let [rate, least, p50, p99] = seen.figures(0..callers, trip);
+            let caller = Caller { takes, hold: trip * trips, pause: Duration::ZERO };
+            let seen = turns(&network, &vec![caller; callers])?;
+            let [rate, least, mean, p50, p99] = seen.figures(0..callers, &network);
             // A hand-over takes a round trip.
             let ideal = count.min(callers) as f64 / (seen.held + trip).as_secs_f64();
             println!(
-                "| {callers} | {count} | {trips} | {:.2} | {least:.2} | {p50:.1} | {p99:.1} | {:.1} |",
+                "| {callers} | {count} | {trips} | {:.2} | {least:.2} | {mean:.2} | {p50:.1} | {p99:.1} | {:.1} |",
                 rate / ideal,
                 in_trips(percentile(&seen.idle, 0.99), trip),
             );
@@ -59,16 +80,17 @@ pub(crate) fn run(_: &Options) -> Anything {
         "\n| readers | slots | beside | writer's wait p50 | p99 | readers' turns of those alone |"
     );
     println!("|---|---|---|---|---|---|");
-    for (readers, slots) in [(16, 16), (64, 63)] {
-        let hold = trip * 2;
+    for (readers, slots, added) in [(16, 16, ADDED), (64, 63, ADDED_FOR_MANY)] {
+        let network = Network::new(&setup, added)?;
+        let (trip, hold) = (network.trip, network.trip * 2);
         let read: Takes = if slots == 16 { |it| it.read(16) } else { |it| it.read(63) };
         let write: Takes = if slots == 16 { |it| it.write(16) } else { |it| it.write(63) };
         let mut callers = vec![Caller { takes: read, hold, pause: Duration::ZERO }; readers];
-        let alone = turns(&addresses, &callers)?.figures(0..readers, trip)[0];
+        let alone = turns(&network, &callers)?.figures(0..readers, &network)[0];
         callers.push(Caller { takes: write, hold: trip, pause: trip * 50 });
-        let seen = turns(&addresses, &callers)?;
-        let [beside, ..] = seen.figures(0..readers, trip);
-        let [_, _, p50, p99] = seen.figures(readers..readers + 1, trip);
+        let seen = turns(&network, &callers)?;
+        let [beside, ..] = seen.figures(0..readers, &network);
+        let [_, _, _, p50, p99] = seen.figures(readers..readers + 1, &network);
         println!(
             "| {readers} | {slots} | one writer | {p50:.1} | {p99:.1} | {:.2} |",
             beside / alone
@@ -87,17 +109,20 @@ struct Seen {
 }
 
 impl Seen {
-    /// Turns per second, the least served of its share, and the waits at p50 and p99 in round trips.
-    fn figures(&self, callers: std::ops::Range<usize>, trip: Duration) -> [f64; 4] {
+    /// Turns per second, the least served of its share, and the waits in round trips: the mean, p50 and
+    /// p99.
+    fn figures(&self, callers: std::ops::Range<usize>, network: &Network) -> [f64; 5] {
         let waits = self.waits.get(callers).unwrap_or_default();
         let all: usize = waits.iter().map(Vec::len).sum();
         let least = waits.iter().map(Vec::len).min().unwrap_or(0);
         let times: Vec<u64> = waits.iter().flatten().copied().collect();
+        let sum: u64 = times.iter().sum();
         [
-            all as f64 / TIME.as_secs_f64(),
+            all as f64 / (network.trip * TRIPS).as_secs_f64(),
             (least * waits.len()) as f64 / all.max(1) as f64,
-            in_trips(percentile(&times, 0.5), trip),
-            in_trips(percentile(&times, 0.99), trip),
+            in_trips(sum as f64 / 1e3 / all.max(1) as f64, network.trip),
+            in_trips(percentile(&times, 0.5), network.trip),
+            in_trips(percentile(&times, 0.99), network.trip),
         ]
     }
 }
@@ -120,7 +145,7 @@ fn round_trip(addresses: &[String]) -> Anything<Duration> {
 }
 
 /// All callers take the lock again and again.
-fn turns(addresses: &[String], callers: &[Caller]) -> Anything<Seen> {
+fn turns(network: &Network, callers: &[Caller]) -> Anything<Seen> {
     let is_over = AtomicBool::new(false);
     let left: [AtomicU64; SLOTS_MAX] = std::array::from_fn(|_| AtomicU64::new(0));
     let name = format!("slots:{}", now().as_nanos());
@@ -128,7 +153,8 @@ fn turns(addresses: &[String], callers: &[Caller]) -> Anything<Seen> {
         let mut threads = Vec::new();
         for caller in callers {
             let retry = Retry::every(Duration::from_millis(200), Duration::from_millis(200));
-            let client = Client::connect(config(addresses, IdleStrategy::Park)?.retry(retry))?;
+            let client =
+                Client::connect(config(&network.addresses, IdleStrategy::Park)?.retry(retry))?;
             let (is_over, left, name) = (&is_over, &left, &name);
             threads.push(scope.spawn(move || {
                 let (mut waits, mut idle, mut held) = (Vec::new(), Vec::new(), Vec::new());
@@ -154,7 +180,7 @@ fn turns(addresses: &[String], callers: &[Caller]) -> Anything<Seen> {
                 (waits, idle, held)
             }));
         }
-        thread::sleep(TIME);
+        thread::sleep(network.trip * TRIPS);
         is_over.store(true, Ordering::Relaxed);
         let ended = threads.into_iter().map(|thread| thread.join().unwrap_or_default());
         Ok::<_, Box<dyn std::error::Error>>(ended.collect::<Vec<_>>())

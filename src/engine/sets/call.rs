@@ -35,8 +35,8 @@ impl Engine {
         self.acquire_all(keys, options.clone().once(), now)
     }
 
-    /// Begins attempts at the locks of all `keys`, until all are won or the call ends, as the `retry`
-    /// of the options or of the configuration says. Otherwise like
+    /// Begins a call for the locks of all `keys`. The call tries until it has won all, or until the
+    /// `retry` of the options or of the configuration ends it. Otherwise like
     /// [`try_lock_all`](Self::try_lock_all).
     ///
     /// A call that is denied keeps the keys that it won before the first denied one, in the order of
@@ -55,7 +55,7 @@ impl Engine {
         self.acquire_all(keys, options.clone().patient(self.default_retry()), now)
     }
 
-    /// A call for more or less than a whole lock, or for one that may linger.
+    /// A call for one slot, for all slots, or for a lock that may linger.
     #[cold]
     #[inline(never)]
     pub(in crate::engine) fn acquire_special(
@@ -227,7 +227,8 @@ impl Engine {
         self.sets.hold(op, leases)
     }
 
-    /// The time to ask again has come: for what had too little validity left, or for any slot.
+    /// The time has come to ask again: a set for its keys, whose validity was too short, and a call for
+    /// a slot for other slots.
     pub(in crate::engine) fn ask_again(&mut self, index: OpIndex, now: Now) {
         let Some(mut call) = self.sets.calls.remove(&index) else { return };
         if call.error.is_none() && self.is_open(index) {

@@ -18,12 +18,12 @@ pub(super) const KEYS_MAX: usize = 64;
 pub(in crate::engine) struct Sets {
     pub(super) calls: HashMap<OpIndex, Call>,
     pub(super) changes: HashMap<OpIndex, Change>,
-    /// The operation of the whole, by those of its parts.
+    /// For the operation of each key, the operation of the whole set.
     pub(super) wholes: HashMap<OpIndex, OpIndex>,
     pub(super) held: HashMap<LeaseId, Held>,
     /// Every lease of a set.
     pub(super) owners: HashMap<LeaseId, Owner>,
-    /// Slots that this client released last and that no other client waited for, by name.
+    /// By lock name, the slots that this client released while at most one other call waited for them.
     pub(super) left: HashMap<Key, u64>,
 }
 
@@ -36,6 +36,8 @@ pub(super) struct Call {
     pub(super) is_batch: bool,
     /// The call for a slot has asked again because nodes named different slots.
     pub(super) has_repeated: bool,
+    /// The first slot is the slot that this client left. If all slots are taken, the call waits for it.
+    pub(super) has_left_first: bool,
     pub(super) options: LockOptions,
     /// The call ends with this error, as soon as no attempt is under way.
     pub(super) error: Option<LockError>,
@@ -82,7 +84,7 @@ impl Member {
         matches!(self.state, State::Denied(_))
     }
 
-    /// Whether some nodes granted the key, though too few: nobody held it, and others wanted it.
+    /// Whether some nodes granted the key, but too few: then no client held it, and several wanted it.
     pub(super) fn is_split(&self) -> bool {
         let State::Denied(LockError::Taken(ballot) | LockError::NoQuorum(ballot)) = &self.state
         else {
@@ -99,10 +101,18 @@ impl Member {
 impl Call {
     pub(super) fn new(wanted: Wanted, keys: Vec<Key>, options: LockOptions) -> Self {
         let members = keys.into_iter().map(|key| Member { key, state: State::Free }).collect();
-        Self { wanted, members, is_batch: false, has_repeated: false, options, error: None }
+        Self {
+            wanted,
+            members,
+            is_batch: false,
+            has_repeated: false,
+            has_left_first: false,
+            options,
+            error: None,
+        }
     }
 
-    /// How the nodes are asked by one command each.
+    /// The command that asks a node for several keys at once.
     pub(super) const fn batch_kind(&self) -> BatchKind {
         match self.wanted {
             Wanted::One => BatchKind::FirstFree,
@@ -132,7 +142,7 @@ impl Call {
         }
     }
 
-    /// The call may ask for all keys again that it does not hold.
+    /// The call may ask again for each key that it does not hold.
     pub(super) fn forget_denials(&mut self) {
         for member in &mut self.members {
             if member.is_denied() {

@@ -15,7 +15,7 @@ use crate::token::TokenBytes;
 use std::mem::replace;
 use std::time::Duration;
 
-/// Of how many names the client remembers which slots it left.
+/// The client remembers the slots that it left for at most so many locks.
 const NAMES_MAX: usize = 1024;
 
 impl Engine {
@@ -104,12 +104,12 @@ impl Engine {
         Ok(())
     }
 
-    /// The caller is about to release its set. A slot for which no call waits here is likely to be
-    /// free when the next call of this client wants one.
+    /// The caller is about to release its set. If at most one call waits for a slot, the slot is likely
+    /// to be the soonest that the next call of this client can get.
     fn leave_set(&mut self, lease: LeaseId) -> Vec<LeaseId> {
         let leases = self.sets.forget(lease);
         if let [lease] = leases.as_slice()
-            && !self.waiting.has_queue(lease.slot)
+            && self.waiting.count_for(lease.slot) <= 1
             && let Some((key, _)) = self.locks.held_name(*lease)
             && let Some((name, slot)) = key::name_and_slot(key)
         {
@@ -134,7 +134,7 @@ impl Engine {
         self.locks.ops.id(index)
     }
 
-    /// One key was extended, adopted or released, or was not.
+    /// The extension, adoption or release of one key has its result.
     pub(super) fn part_changed(&mut self, index: OpIndex, op: OpId, part: Changed) {
         let Some(change) = self.sets.changes.get_mut(&index) else { return };
         match (&mut change.result, part) {
@@ -159,7 +159,7 @@ impl Engine {
     }
 }
 
-/// The set is extended if each key is. An error that ends the lease says more than another.
+/// The set is extended if each key is. Of two errors, one that ends the lease counts.
 pub(super) fn worse_extension(
     a: Result<(), ExtendError>,
     b: Result<(), ExtendError>,

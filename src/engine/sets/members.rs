@@ -59,8 +59,8 @@ impl Engine {
         }
     }
 
-    /// As [`ask_for_free`](Self::ask_for_free), with one command per node. Where too few nodes have
-    /// it, SETs ask: for one key, if the call wants no more.
+    /// As [`ask_for_free`](Self::ask_for_free), with one command per node. If too few nodes have the
+    /// command, the call asks by SETs. A call for one slot then asks for one key.
     pub(super) fn ask_in_batch(
         &mut self,
         index: OpIndex,
@@ -130,7 +130,7 @@ impl Engine {
     }
 
     /// A denied batch for all keys says nothing of single ones, so a call that waits asks for each by
-    /// SETs. So does any call where nodes have just turned out to lack the command. Returns whether
+    /// SETs. So does any call if nodes turn out to lack the command. Returns whether
     /// attempts are under way.
     pub(super) fn ask_by_sets_instead(
         &mut self,

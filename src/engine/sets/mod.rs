@@ -13,8 +13,8 @@
 //! - A call for several keys waits for one, and then holds only keys before it in the order of bytes.
 //!   All clients share that order, so no calls wait for each other in a circle. [`slots`] says the
 //!   same of locks with slots.
-//! - A set ends with the first of its keys to end, and is judged by that key at the hand-over.
-//! - A lease of a set goes by the id of its first lease. No caller knows the ids of the others.
+//! - A set ends with the first of its keys to end. At the hand-over the engine judges it by that key.
+//! - The caller knows a set by the id of its first lease, and never sees the ids of the others.
 
 mod adopt;
 mod call;

@@ -21,8 +21,8 @@ use crate::rules;
 use crate::slab::OpIndex;
 use crate::time::Instant;
 
-/// For how many slots a call asks first. Where half of the slots are free, nearly every call wins one
-/// of them. It asks for all others at once if these are taken.
+/// How many slots a call asks for first. While half of the slots are free, nearly every call wins one
+/// of these. If all of these are taken, the call asks for all others at once.
 const FIRST_ASKED: usize = 8;
 
 impl Engine {
@@ -35,17 +35,20 @@ impl Engine {
         now: Instant,
     ) -> Result<OpId, LockError> {
         let mut keys = self.slots_of(name, count, options)?;
-        // All calls begin at another slot, and go on in the same order.
+        // Each call begins at a random slot, and all go on in the same order.
         let drawn = self.draw_below(keys.len());
         keys.rotate_left(drawn);
-        if let Some(left) = self.sets.left.get_mut(name).filter(|left| **left != 0) {
+        let left = self.sets.left.get_mut(name).filter(|left| **left != 0);
+        let has_left_first = left.is_some();
+        if let Some(left) = left {
             let bit = 1 << left.trailing_zeros();
             *left &= !bit;
             let is_left = |key: &Key| key::slot_of(key).is_some_and(|slot| 1 << slot == bit);
             keys.sort_by_key(|key| !is_left(key));
         }
         let room = keys.len().min(FIRST_ASKED);
-        self.open_set(Call::new(Wanted::One, keys, options.clone()), room, now)
+        let call = Call { has_left_first, ..Call::new(Wanted::One, keys, options.clone()) };
+        self.open_set(call, room, now)
     }
 
     /// Begins a call for the gate and all slots of a lock.
@@ -100,7 +103,8 @@ impl Engine {
         let is_waiting = call.is_under_way();
         if !is_waiting && call.may_wait() && self.locks.ops.at(index).plan.is_patient {
             let split = call.members.iter().position(Member::is_split);
-            let drawn = split.unwrap_or_else(|| self.draw_below(call.members.len()));
+            let left = call.has_left_first.then_some(0);
+            let drawn = left.or(split).unwrap_or_else(|| self.draw_below(call.members.len()));
             self.wait_for(index, call, drawn, now);
         }
         if call.is_under_way() {
@@ -110,9 +114,9 @@ impl Engine {
         }
     }
 
-    /// Each node takes the first slot that is free there. Where holders lack some nodes, these name
-    /// different slots, and none wins. A call that may wait waits for one of those. Any other asks
-    /// once more, in another order.
+    /// Each node takes the first slot that is free there. If a holder lacks votes on some nodes, the
+    /// nodes grant different slots, and none has a quorum. A call that may wait then waits for one of
+    /// these. A call that may not wait asks once more, in another order.
     fn repeat_if_split(&mut self, index: OpIndex, call: &mut Call, now: Instant) -> bool {
         let is_split = call.members.iter().any(Member::is_split);
         let is_patient = self.locks.ops.at(index).plan.is_patient;
