@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::thread;
 use std::time::Duration;
 
-use redbolt::inspect::{Address, Endpoint, NodeState};
+use redbolt::inspect::{Address, Endpoint, NodeMask, NodeState};
 use redbolt::{Client, now};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
@@ -16,23 +16,26 @@ use crate::args::{DoctorArgs, Global};
 use crate::examined::{Clients, Examined};
 use crate::exit::{DEGRADED, Failure, UNSAFE};
 use crate::fitness::{Check, Level};
-use crate::inspect::{NodeReport, examine};
+use crate::inspect::{NodeReport, examine, search};
 use crate::names::SLOTS_MAX;
 use crate::output::{Paint, say, short, shown, us};
 use crate::progress::Progress;
 use crate::switch::Switch;
 use crate::table::Table;
 use crate::terminal::wrap;
-use crate::{holders, inspect, look, settings, terminal};
+use crate::{holders, inspect, look, ls, settings, terminal};
 
 /// The key whose permissions the doctor checks if the user names none.
 const KEY: &[u8] = b"redbolt:doctor";
 
+/// How many locks the doctor looks at.
+const LOCKS_MAX: usize = 1000;
+
 /// How many columns the word in front of a line takes.
 const LABEL: usize = 10;
 
-/// The pause between two looks, with `--wait`. Other clients may learn one greeting later than this
-/// command that a server is old enough to vote. So nodes that were unfit must be fit in two looks.
+/// The pause between two looks, with `--wait`. Another client may greet a server later than this
+/// command, and so learn later that it may vote. So nodes that were unfit must be fit in two looks.
 const PAUSE: Duration = Duration::from_millis(200);
 
 pub(crate) fn run(global: &Global, args: &DoctorArgs) -> Result<(), Failure> {
@@ -40,7 +43,7 @@ pub(crate) fn run(global: &Global, args: &DoctorArgs) -> Result<(), Failure> {
     let spinner =
         args.wait.map(|_| Progress::spinner("waiting until the nodes are fit".to_owned()));
     let mut was_unfit = false;
-    let Found { nodes, advice, clients, agreed } = loop {
+    let Found { client, nodes, mut advice, clients, agreed } = loop {
         let found = look(global, args)?;
         let left = end.map_or(Duration::ZERO, |end| now().until(end));
         let is_fit = found.advice.verdict() == Level::Ok;
@@ -51,6 +54,7 @@ pub(crate) fn run(global: &Global, args: &DoctorArgs) -> Result<(), Failure> {
         thread::sleep(PAUSE.min(left));
     };
     drop(spinner);
+    advice.checks.push(locks(global, &client, &clients)?);
     if global.json {
         say(json(&nodes, &advice, &clients, &agreed))?;
     } else {
@@ -65,6 +69,7 @@ pub(crate) fn run(global: &Global, args: &DoctorArgs) -> Result<(), Failure> {
 
 /// The result of one look at the nodes.
 struct Found {
+    client: Client,
     nodes: Vec<Examined>,
     advice: Advice,
     clients: Clients,
@@ -101,7 +106,52 @@ fn look(global: &Global, args: &DoctorArgs) -> Result<Found, Failure> {
     if let (Some(key), Some(slots)) = (&args.key, args.slots) {
         advice.checks.push(slots_above(&client, &key.0, slots)?);
     }
-    Ok(Found { nodes, advice, clients, agreed })
+    Ok(Found { client, nodes, advice, clients, agreed })
+}
+
+/// Names locks that have no vote to spare. It costs as much as `redbolt ls`.
+fn locks(global: &Global, client: &Client, clients: &Clients) -> Result<Check, Failure> {
+    let listing = search(client, ls::prefix(global), b"*", LOCKS_MAX)?;
+    let mut tight = ls::without_spare(&listing);
+    if !tight.is_empty() {
+        // While a client takes a lock, the last votes come a moment later.
+        thread::sleep(PAUSE);
+        let again = ls::without_spare(&search(client, ls::prefix(global), b"*", LOCKS_MAX)?);
+        tight.retain(|lock| again.contains(lock));
+    }
+    let needs_all = |&(list, quorum): &(NodeMask, usize)| list.into_iter().count() <= quorum;
+    let with = match clients.lists.iter().any(needs_all) {
+        true => "needing the votes of all nodes",
+        false => "with a vote to spare",
+    };
+    let (level, text) = if ls::may_miss(&clients.lists, &listing) {
+        let why = ls::left_out(&listing).unwrap_or_default();
+        (Level::Note, format!("not known, because nodes were not searched: {why}"))
+    } else if tight.is_empty() {
+        let text = match listing.locks.iter().filter(|lock| lock.holder.is_some()).count() {
+            0 => "none is held".to_owned(),
+            1 => format!("1 is held, {with}"),
+            count if listing.is_whole => format!("{count} are held, each {with}"),
+            count => format!("{count} are held among the first {LOCKS_MAX}, each {with}"),
+        };
+        (Level::Ok, text)
+    } else {
+        let mut names: Vec<String> = tight.iter().map(|(key, _)| shown(key)).take(3).collect();
+        if let Some(more @ 1..) = tight.len().checked_sub(names.len()) {
+            names.push(format!("and {more} more"));
+        }
+        let names = names.join(", ");
+        let text = match tight.len() {
+            1 => {
+                format!("{names} has no vote to spare: it ends if one more node fails or restarts")
+            }
+            count => format!(
+                "{count} have no vote to spare ({names}): they end if one more node fails or restarts"
+            ),
+        };
+        (Level::Note, text)
+    };
+    Ok(Check { topic: "locks", level, text })
 }
 
 /// Whether a client holds a slot above `slots`: then more than `slots` clients could hold the lock.

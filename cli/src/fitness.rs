@@ -43,7 +43,8 @@ pub(crate) struct Check {
 /// The check that finds whether locks are possible at all.
 pub(crate) const QUORUM: &str = "quorum";
 
-/// The doctor mentions wall clocks that are further apart than this, if the clients allow so much.
+/// The doctor names wall clocks that are further apart than this, or than `max_clock_skew` if that is
+/// less.
 const CLOCK_OFFSET_MAX: Duration = Duration::from_secs(1);
 
 /// The oldest version of each server that the tests run on.
@@ -104,18 +105,19 @@ fn quorum(nodes: &[&Examined], quorum: usize, clients: &Clients) -> (Level, Stri
     let votes = format!("{voting} of {count} nodes vote, {quorum} make a lock");
     let level = if voting < count { Level::Degraded } else { Level::Ok };
     if quorum == count {
-        let text =
-            format!("{votes}: each must answer for every lock; with more nodes some may fail");
+        let text = format!(
+            "{votes}: every node must answer for every lock; add nodes so that one may fail"
+        );
         return (Level::Note, text);
     }
     if spare == 0 {
         let text =
-            format!("{votes}: one more failure stops new locks: repair the nodes without a vote");
+            format!("{votes}: one more failure stops new locks; repair the nodes without a vote");
         return (level, text);
     }
     if count.is_multiple_of(2) && quorum == count / 2 + 1 {
         let less = count - 1;
-        let text = format!("{votes}: no more may fail than with {less}; an odd number is better");
+        let text = format!("{votes}: as many may fail as with {less}; an odd number is better");
         return (level.max(Level::Note), text);
     }
     let failures = if spare == 1 { "failure" } else { "failures" };
@@ -161,7 +163,7 @@ fn guard(nodes: &[Examined], clients: &Clients) -> (Level, String) {
         return if unknown.is_empty() {
             (Level::Ok, format!("off, which is {rule}"))
         } else {
-            (Level::Note, format!("off, {rule}: not known of {unknown}"))
+            (Level::Note, format!("off, which is {rule}; not known of {unknown}"))
         };
     }
     let waiting = nodes.iter().filter_map(quarantine).count();
@@ -343,7 +345,7 @@ mod tests {
         };
         said(&nodes, 2, Level::Degraded, "one more failure");
         nodes[0].state = NodeState::Admitted;
-        said(&nodes, 3, Level::Note, "each must answer");
+        said(&nodes, 3, Level::Note, "every node must answer");
         nodes.push(fit("d"));
         said(&nodes, 3, Level::Note, "an odd number");
         nodes.push(fit("e"));

@@ -94,15 +94,8 @@ fn name_json(name: Option<&ClientName>) -> Value {
     })
 }
 
-/// The risk of a holder whose lock has no more votes than it needs; `None` if it has more. `quorum`
-/// is this command's quorum, and `count` the number of nodes. If every vote is needed anyhow, this
-/// would tell nothing new.
-pub(crate) fn no_spare(holder: &Holder, quorum: u32, count: usize) -> Option<&'static str> {
-    let has_spare = holder.by.votes > quorum || u32::try_from(count).is_ok_and(|all| all <= quorum);
-    (!has_spare).then_some(NO_SPARE)
-}
-
-const NO_SPARE: &str = "no vote to spare: one more node that fails or restarts ends it";
+/// The risk of a lock that has no more votes than it needs.
+pub(crate) const NO_SPARE: &str = "no vote to spare: one more node that fails or restarts ends it";
 
 /// Why only the client of a holder is known; `None` if more is known.
 pub(crate) fn why_unknown(holder: &Holder) -> Option<&'static str> {

@@ -6,7 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::thread::sleep;
 use std::time::Duration;
 
-use redbolt::{Cause, Client, now};
+use redbolt::inspect::{NodeId, NodeMask};
+use redbolt::{Cause, now};
 use serde_json::{Value, json};
 
 use crate::args::{Global, LsArgs};
@@ -14,7 +15,7 @@ use crate::exit::{DOCTOR, Failure, NO_QUORUM, TAKEN, not_searched};
 use crate::inspect::{Listing, NodeKey, Searched, SeenLock, Verdict, search};
 use crate::output::{ms, note, say, short, shown};
 use crate::table::Table;
-use crate::{holders, look, terminal};
+use crate::{holders, look, settings, terminal};
 
 /// The time between two looks, with --wait.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -23,14 +24,14 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 const LIST_RIGHTS: &str = "grant the user +scan +getrange +pttl";
 
 pub(crate) fn run(global: &Global, args: &LsArgs) -> Result<(), Failure> {
-    let (client, _) = look::client(global)?;
+    let (client, config) = look::client(global)?;
+    let lists = settings::quorums(global, &config)?;
     let limit = usize::try_from(args.limit).unwrap_or(usize::MAX);
-    let quorum = client.quorum();
     let end = args.wait.map(|wait| now() + wait);
     let mut before = None;
     let (mut listing, count) = loop {
         let listing = search(&client, prefix(global), &args.pattern.0, limit)?;
-        let all = without_spare(&listing, quorum);
+        let all = without_spare(&listing);
         // A lock that is taken just now has its last votes a moment later.
         let count = match &before {
             Some(before) => all.intersection(before).count(),
@@ -45,7 +46,7 @@ pub(crate) fn run(global: &Global, args: &LsArgs) -> Result<(), Failure> {
     if args.long {
         listing.locks.sort_by_key(|lock| Reverse(held_for(lock)));
     }
-    let may_miss = may_miss(&client, &listing);
+    let may_miss = may_miss(&lists, &listing);
     if global.json {
         listing.locks.iter().try_for_each(|lock| say(json(lock)))?;
     } else if !listing.locks.is_empty() {
@@ -58,7 +59,7 @@ pub(crate) fn run(global: &Global, args: &LsArgs) -> Result<(), Failure> {
     if count > 0 && !global.json {
         let (locks, them) = (counted(count, "lock"), if count == 1 { "it" } else { "them" });
         say(format_args!(
-            "{locks} with {quorum} votes, no vote to spare: one more node that fails or restarts ends {them}"
+            "{locks} with no vote to spare: one more node that fails or restarts ends {them}"
         ))?;
     }
     if !listing.is_whole {
@@ -90,10 +91,9 @@ pub(crate) fn run(global: &Global, args: &LsArgs) -> Result<(), Failure> {
 }
 
 /// Names and tokens of the locks that would not survive the loss of one node more.
-fn without_spare(listing: &Listing, quorum: u32) -> BTreeSet<(Vec<u8>, Vec<u8>)> {
+pub(crate) fn without_spare(listing: &Listing) -> BTreeSet<(Vec<u8>, Vec<u8>)> {
     let name = |lock: &SeenLock| {
-        let holder = lock.holder.as_ref()?;
-        holders::no_spare(holder, quorum, lock.nodes.len())?;
+        let holder = lock.holder.as_ref().filter(|_| lock.is_tight)?;
         Some((lock.key.clone(), holder.by.token.as_bytes().to_owned()))
     };
     listing.locks.iter().filter_map(name).collect()
@@ -109,10 +109,13 @@ pub(crate) fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// Whether a lock could be only on nodes that were not searched.
-pub(crate) fn may_miss(client: &Client, listing: &Listing) -> bool {
-    let left_out = listing.nodes.iter().filter(|node| node.cause != Cause::None).count();
-    u32::try_from(left_out).is_ok_and(|left_out| left_out >= client.quorum())
+/// Whether a lock could be only on nodes that were not searched: on a quorum of any list.
+pub(crate) fn may_miss(lists: &[(NodeMask, usize)], listing: &Listing) -> bool {
+    let nodes = listing.nodes.iter().zip((0..).map_while(NodeId::new));
+    let left_out: Vec<NodeId> =
+        nodes.filter(|(node, _)| node.cause != Cause::None).map(|(_, id)| id).collect();
+    let within = |list: NodeMask| left_out.iter().filter(|id| list.contains(**id)).count();
+    lists.iter().any(|&(list, quorum)| within(list) >= quorum)
 }
 
 /// The nodes that were not searched, and why.

@@ -55,8 +55,7 @@ impl Look {
     /// The verdict in a sentence, the holder of the lock, and a line for each node.
     pub(crate) fn text(&self, paint: Paint, quorum: u32, columns: Option<usize>) -> String {
         let why = self.0.holder.as_ref().and_then(holders::why_unknown);
-        let count = self.0.nodes.len();
-        let risk = self.0.holder.as_ref().and_then(|by| holders::no_spare(by, quorum, count));
+        let risk = self.0.is_tight.then_some(holders::NO_SPARE);
         let [risk, why] = [risk, why].map(|line| line.map(str::to_owned));
         let lines = [Some(self.sentence(paint, quorum)), risk, why];
         let lines = lines.into_iter().flatten().map(|line| wrap(&line, 2, columns));

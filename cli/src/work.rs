@@ -20,7 +20,7 @@ use std::time::Duration;
 use redbolt::Instant;
 use redbolt::driver::Outcome;
 use redbolt::engine::LostCause;
-use redbolt::inspect::{NodeHealth, NodeState};
+use redbolt::inspect::{NodeId, NodeMask, NodeState};
 use redbolt::{Config, Lease, UnlockError, Unlocked, now};
 
 use crate::args::{CommandArgs, Global};
@@ -328,15 +328,22 @@ impl Watch<'_> {
         }
     }
 
-    /// `only 2 of 5 nodes still hold it (n3:6379, n4:6379 restarted)`
+    /// `only 2 of 5 nodes still hold it: n3:6379, n4:6379 restarted or failed over`
     fn forgotten(&self) -> String {
-        let mut nodes = self.session.driver.nodes();
-        nodes.retain(|node| node.state != NodeState::Unlisted);
-        let votes = self.held.as_ref().map_or(0, |lease| lease.votes().count());
-        let is_forgetful = |node: &&NodeHealth| matches!(node.state, NodeState::Quarantined(_));
-        let names: Vec<&str> = nodes.iter().filter(is_forgetful).map(|node| &*node.name).collect();
-        let (count, names) = (nodes.len(), names.join(", "));
-        format!("only {votes} of {count} nodes still hold it ({names} restarted)")
+        let votes = self.held.as_ref().map_or_else(NodeMask::default, Lease::votes);
+        let nodes = self.session.driver.nodes();
+        let listed = nodes.iter().zip((0..).map_while(NodeId::new));
+        let listed = listed.filter(|(node, _)| node.state != NodeState::Unlisted);
+        let absent = listed
+            .clone()
+            .filter(|(node, id)| node.state != NodeState::Admitted && !votes.contains(*id));
+        let names: Vec<&str> = absent.map(|(node, _)| &*node.name).collect();
+        let held = format!("only {} of {} nodes still hold it", votes.count(), listed.count());
+        if names.is_empty() {
+            held
+        } else {
+            format!("{held}: {} restarted or failed over", names.join(", "))
+        }
     }
 
     fn take_signal(&mut self, signal: Signal) {
@@ -459,7 +466,7 @@ impl Ended {
     pub(crate) const fn why_lost(&self) -> &'static str {
         match self.lost {
             Some(LostCause::Gone) => "the lock was taken away",
-            Some(LostCause::Forgotten) => "too many nodes restarted",
+            Some(LostCause::Forgotten) => "too many nodes restarted or failed over",
             _ => "the lock was not extended in time",
         }
     }

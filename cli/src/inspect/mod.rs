@@ -12,7 +12,7 @@ mod search;
 use std::time::Duration;
 
 use redbolt::inspect::{
-    ClientName, Leader, Led, NodeAnswers, NodeHealth, NodeMask, NodeState, Query, Reply,
+    ClientName, Leader, Led, NodeAnswers, NodeHealth, NodeId, NodeMask, NodeState, Query, Reply,
 };
 use redbolt::{Cause, Client, LockError};
 
@@ -29,6 +29,8 @@ pub(crate) struct SeenLock {
     pub(crate) verdict: Verdict,
     /// The holder, if a quorum holds one token.
     pub(crate) holder: Option<Holder>,
+    /// The lock is held and has no vote to spare, though one that all nodes hold would have one.
+    pub(crate) is_tight: bool,
     pub(crate) nodes: Vec<NodeKey>,
 }
 
@@ -166,7 +168,16 @@ impl SeenLock {
             Led::Unknown | _ => Verdict::Unknown,
         };
         let holder = if let Led::By(by) = led { Some(Holder { by, listed: None }) } else { None };
-        Self { key: key.to_owned(), verdict, holder, nodes }
+        let of = |keeps: &dyn Fn(&NodeKey) -> bool| {
+            let kept = nodes.iter().zip((0..).map_while(NodeId::new));
+            kept.filter(|(node, _)| keeps(node)).map(|(_, id)| id).collect::<NodeMask>()
+        };
+        let is_tight = holder.as_ref().is_some_and(|holder| {
+            let token = holder.by.token.as_bytes();
+            let votes = of(&|node| node.counts() && node.held().is_some_and(|(it, _)| it == token));
+            has_spare(of(&|_| true), has_quorum) && !has_spare(votes, has_quorum)
+        });
+        Self { key: key.to_owned(), verdict, holder, is_tight, nodes }
     }
 
     /// Whether a list of clients may tell more about the holder.
@@ -181,6 +192,12 @@ impl SeenLock {
             holder.listed = listed.iter().find(is_it).cloned();
         }
     }
+}
+
+/// Whether these votes still make a quorum after any single one of them is lost.
+fn has_spare(votes: NodeMask, has_quorum: &dyn Fn(NodeMask) -> bool) -> bool {
+    let without = |id| votes.into_iter().filter(|other| *other != id).collect();
+    votes.into_iter().all(|id| has_quorum(without(id)))
 }
 
 /// The holder of the lock `key`, or the leader of the election of that name, as far as one round
@@ -208,4 +225,26 @@ pub(crate) fn holder(client: &Client, key: &[u8]) -> Result<SeenLock, LockError>
         }
     }
     Ok(seen)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nodes(numbers: &[usize]) -> NodeMask {
+        numbers.iter().filter_map(|number| NodeId::new(*number)).collect()
+    }
+
+    #[test]
+    fn a_lock_of_two_lists_has_a_vote_to_spare_in_each_of_them() {
+        let has = |votes: NodeMask, list: &[usize], quorum: usize| {
+            votes.into_iter().filter(|id| nodes(list).contains(*id)).count() >= quorum
+        };
+        let has_quorum =
+            |votes: NodeMask| has(votes, &[0, 1, 2, 3, 4], 3) && has(votes, &[3, 4, 5], 2);
+        // Four votes are more than either list needs; the old list has three of them.
+        assert!(!has_spare(nodes(&[0, 3, 4, 5]), &has_quorum));
+        assert!(!has_spare(nodes(&[0, 1, 2, 3, 4]), &has_quorum));
+        assert!(has_spare(nodes(&[0, 1, 3, 4, 5]), &has_quorum));
+    }
 }

@@ -32,10 +32,12 @@ fn check<'a>(report: &'a Value, name: &str) -> &'a Value {
 }
 
 #[test]
-fn fit_servers_get_seven_good_words_and_no_other() {
+fn fit_servers_get_eight_good_words_and_no_other() {
     let Some(servers) = three() else { return };
     let report = doctor(&urls(&servers), &["--json"]).expect(0).json();
-    for name in ["quorum", "persistence", "guard", "clocks", "versions", "access", "agreement"] {
+    for name in
+        ["quorum", "persistence", "guard", "clocks", "versions", "access", "agreement", "locks"]
+    {
         assert_eq!(check(&report, name)["state"], "ok", "{report}");
     }
     for list in ["unsafe", "degraded", "notes"] {

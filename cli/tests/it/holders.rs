@@ -140,6 +140,8 @@ fn a_held_lock_that_lost_its_spare_vote_to_a_restart_is_said_to_have_none() {
         (ended.out + &ended.err).contains(none)
     };
     assert!(!says(&servers, &["status", "k"]) && !says(&servers, &["ls"]));
+    let doctor = at(&servers, &["doctor"]).out;
+    assert!(doctor.contains("locks: 1 is held, with a vote to spare"), "{doctor}");
     // The server kept nothing, and votes again.
     servers[2].kill9();
     servers[2].restart();
@@ -151,4 +153,6 @@ fn a_held_lock_that_lost_its_spare_vote_to_a_restart_is_said_to_have_none() {
     assert!(says(&servers, &["ls"]));
     let doctor = at(&servers, &["doctor"]).out;
     assert!(doctor.contains("new locks survive 1 more failure"), "{doctor}");
+    let risk = "locks: k has no vote to spare: it ends if one more node fails or restarts";
+    assert!(doctor.contains(risk), "{doctor}");
 }
