@@ -18,10 +18,12 @@
 //! token, quorum, `t0` and fence, and the lease ends with the first of them to end. Where one command
 //! asks a node for all of them, its answer is a vote for each.
 //!
-//! Locks with slots need no argument of their own either. Each slot is a key of its own, so it has at most one holder. A node that
-//! takes the first free slot for a call grants that key and no other. The call holds a slot once a
-//! quorum has granted the same one. The client never adds up grants of different slots. Otherwise five
-//! masters that each admit five callers could together admit eight.
+//! Locks with slots need no argument of their own either. Each slot is a key of its own, so it has at
+//! most one holder. A node that takes the first free slot for a call grants that key and no other. The
+//! call holds a slot once a quorum has granted the same one. The client never adds up grants of
+//! different slots. Otherwise five masters that each admit five callers could together admit eight. A
+//! writer holds the key of each slot, so no reader holds one. The gate, one more key, keeps two
+//! writers from waiting for each other; no exclusion rests on it.
 //!
 //! # Two lists of nodes
 //!
@@ -37,7 +39,8 @@
 //! An extension gives the token again, by `SET NX`, to a node that has forgotten it. That node has
 //! restarted, was a replica meanwhile, or was silent for the key's whole TTL. It must be admitted: one
 //! that restarted gives nobody a vote until all that it may have granted before is over. Its grant
-//! counts like an extension.
+//! counts like an extension. A node that never granted the token gets it in the same way. Each key of
+//! a lease of several has a quorum of its own, so each is given again for itself.
 //!
 //! The round must be decided before the old deadline. Before it, the old votes keep everybody else from
 //! a quorum. Once the round is decided, the new votes do. The yes of a node counts for the round that
@@ -122,7 +125,7 @@
 //! | the same on real servers that are killed, frozen, emptied, filled and demoted | eight processes that count under locks (`tests/run chaos`) |
 //! | several keys are held together or not at all, and no calls wait for each other in a circle | `src/engine/tests/sets.rs`, `tests/it/sets.rs`, the simulation; eight processes that move money between accounts (`tests/run chaos`) |
 //! | clients of two lists exclude those of either, and clients go from one list to the next while they run | `src/engine/tests/{joint,exchange}.rs`, `tests/it/exchange.rs`, `cli/tests/it/exchange.rs`, the simulation |
-//! | a lock with slots has no more holders than slots; a writer is alone | `src/engine/tests/slots.rs`, `tests/it/slots.rs`, the simulation |
+//! | a lock with slots has no more holders than slots; a writer is alone | `src/engine/tests/slots.rs`, `tests/it/slots.rs`, the simulation and its mutant `SlotsCountedTogether`, servers that die and freeze (`tests/run chaos`) |
 //! | an answer counts for the request it answers, on its connection, and for nothing else | `src/engine/tests`, `tests/it/faulty_nodes.rs` |
 //! | a lease's remaining time is checked again just before the caller gets it | `src/engine/tests/acquiring.rs` |
 //! | the client learns of the loss of a lease that is kept alive at the latest at its deadline, and a lost lease stays lost | `src/engine/tests/keeping.rs`, `tests/it/hold.rs` |

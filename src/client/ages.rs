@@ -7,8 +7,8 @@ use crate::time::Instant;
 
 impl Table {
     /// When the oldest call for a lock began, and since when the oldest lease is held. A lease that
-    /// was handed on in the process counts from the first look at it: nobody reads a clock for it
-    /// before.
+    /// was handed on in the process counts from the table's first look, because no thread reads a clock
+    /// at the hand-over.
     pub(super) fn oldest(&mut self, now: Instant) -> Oldest {
         let mut oldest = Oldest::default();
         for index in self.calls.indices() {

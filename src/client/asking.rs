@@ -133,8 +133,8 @@ impl Table {
         ((reply, queue), left)
     }
 
-    /// The caller has given the call up. Returns the remains of the call; a lease that it had won
-    /// is in their reply.
+    /// The caller has given the call up. Returns the remains of the call: their reply has the lease that
+    /// the call had won.
     pub(super) fn abandon(&mut self, call: CallIndex) -> Left {
         let place = self.calls.at_mut(call);
         match place.stage {

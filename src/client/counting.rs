@@ -54,7 +54,7 @@ impl Counting {
         count!(self.counts.taken_again());
     }
 
-    /// A call stands behind others of this process from now on, or no longer.
+    /// A call enters a queue behind others of this process, or leaves it.
     pub(super) fn queues(&self, does_it: bool) {
         count!(self.counts.queues(does_it));
     }

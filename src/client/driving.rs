@@ -25,7 +25,7 @@ impl Table {
             // A lease was lost: the table must end the calls that wait for its loss or for its key.
             self.next_due = Instant::default();
         }
-        // Before the results: else a call whose time is over would compete when its turn comes.
+        // A call whose time is over ends before the results: else it would compete at its turn.
         self.expire(now, engine, tell);
         for (call, reply) in replies.drain(..) {
             let listener = self.complete(call, reply, engine, now);

@@ -1,5 +1,5 @@
-//! The end of a client: no call begins any more, calls that wait end, and leases that no caller has
-//! taken go back.
+//! The end of a client. No call begins any more, and waiting calls end. The client takes back the
+//! leases that no caller has taken.
 
 use super::calls::{CallKind, CallResult, Listener, Stage};
 use super::indices::CallIndex;

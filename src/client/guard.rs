@@ -32,7 +32,8 @@ pub struct Guard {
 impl Guard {
     // ---- state ----
 
-    /// How long the lock is still certainly held; zero when it is over. Costs about 25 ns.
+    /// How long the lock is still certainly held; zero when it is over. Costs one clock
+    /// read; no system call.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.held.remaining()
@@ -150,8 +151,8 @@ impl Guard {
         Call::new(owner, request, request::kept)
     }
 
-    /// Releases the lock. The call is done when a quorum has confirmed the release, or cannot: one
-    /// round trip to the quorum, at most `node_timeout`. It is done at once, with
+    /// Releases the lock. The call is done when a quorum has confirmed the release, or when no
+    /// quorum can: one round trip to the quorum, at most `node_timeout`. It is done at once, with
     /// [`Unlocked::Released`], if the lease goes to the next waiter of this client or
     /// [lingers](crate::LockOptions::linger). Then the nodes still hold the key.
     ///

@@ -28,8 +28,7 @@ impl Table {
     }
 
     /// Hands the lease to the next call in its queue, without asking any node. If there is none,
-    /// the lease may linger. Returns the lease if it does not linger, or the next call may not have
-    /// it. Reads the clock only if the time matters.
+    /// the lease may linger. Returns the lease if no call may have it and it may not linger. Reads the clock only if the time matters.
     fn pass_on(
         &mut self,
         queue: QueueIndex,

@@ -1,5 +1,5 @@
-//! [`Inner`]: the table, and the threads that drive for it. [`Owner`]: clients, guards and calls
-//! keep it alive, the I/O thread does not.
+//! [`Inner`]: the table, and the threads that drive for it. Clients, guards and calls hold an
+//! [`Owner`]; the I/O thread holds none, and ends when the last of them is gone.
 
 use std::sync::{Arc, PoisonError};
 

@@ -26,7 +26,7 @@ impl Table {
         Some(until)
     }
 
-    /// The I/O thread goes to sleep: at its gate if a caller leads, or if the next one would.
+    /// The I/O thread goes to sleep: at its gate if a caller leads, or if the next blocked caller would.
     pub(super) fn io_thread_falls_asleep(&mut self, due: Instant) -> (Place, Instant) {
         let makes_room = self.sleeping.is_led || self.calls.in_use() == 0;
         let place = if makes_room { Place::Gate } else { Place::Sockets };
@@ -49,7 +49,7 @@ impl Table {
         until
     }
 
-    /// Where a thread sleeps that must be woken for the work in the table. Says so only once. A
+    /// The place of the sleeping thread to wake for the work in the table; each sleep is named once. A
     /// caller that `leads` does the work itself, and leaves the thread at the gate asleep.
     pub(super) fn must_wake(&mut self, leads: bool) -> Option<Place> {
         let (place, until) = self.sleeping.asleep?;
@@ -71,9 +71,9 @@ impl Table {
     }
 
     /// A caller blocks: `own` of the calls under way are its own. Returns whether it leads, as soon
-    /// as the I/O thread makes room. It does not lead while tasks wait. Beside other threads it
-    /// leads only if it spins: otherwise it would hand results to one thread after another, no
-    /// sooner than the I/O thread does.
+    /// as the I/O thread makes room. It does not lead while tasks wait. If other
+    /// threads have calls under way, it leads only if it spins: a leader that sleeps would hand them
+    /// their results no sooner than the I/O thread does.
     pub(super) const fn begin_lead(&mut self, own: usize) -> bool {
         let is_alone = self.calls.in_use() == own;
         let may_lead = is_alone || (self.sleeping.promotes && self.calls.tasks() == 0);
@@ -144,7 +144,7 @@ impl Table {
         let due = due.map(|due| due.min(self.due_at()));
         let others_wait = self.calls.in_use() > own;
         let sleeping = &mut self.sleeping;
-        // When the client ends, the I/O thread may drive on by now, and sleep at the sockets.
+        // While the client ends, the I/O thread may drive again, and sleep at the sockets.
         if sleeping.asleep.is_none() {
             sleeping.asleep = due.map(|due| (Place::Gate, due));
         }

@@ -68,7 +68,8 @@ impl Table {
         true
     }
 
-    /// The time to linger counts back from the end of a known TTL, so another TTL ends it.
+    /// The client computes the time to linger from the TTL of the last SET. An extension by another TTL
+    /// ends it.
     pub(super) fn begin_extension(&mut self, queue: QueueIndex, ttl: Duration) {
         if let Some(holder) = &mut self.queues.at_mut(queue).holder
             && rules::ends_time_to_linger(holder.ttl != ttl)

@@ -136,12 +136,12 @@ use worker::Worker;
 ///
 /// # Costs
 ///
-/// A caller that blocks while no other call is under way leads. It writes, waits at the sockets and
+/// If no other call is under way, a caller that blocks leads. It writes, waits at the sockets and
 /// reads in the place of the I/O thread until its call is done. It does so for the calls that come
 /// meanwhile, too. Then no thread has to wake another. The next leader reads the late answers of
 /// the nodes beyond the quorum; after 10 ms without calls, the I/O thread reads them.
 ///
-/// Each other call costs two hand-overs between threads more. The caller wakes the driving thread
+/// Each other call costs two more switches between threads. The caller wakes the driving thread
 /// (a write to an eventfd, unless that thread is awake), and the driving thread wakes the caller.
 /// Calls made at the same time go out together, one write per node. The thread that drops a guard
 /// releases its lock, if no other thread drives.
@@ -328,8 +328,8 @@ impl Client {
     /// Takes the lock `key` as [`lock`](Self::lock) does, runs `work`, and releases the lock on
     /// return, early return and panic. Blocks.
     ///
-    /// The engine keeps the lock alive meanwhile; [`Guard::is_lost`] says whether it is lost. An
-    /// error or panic of `work` comes before every other.
+    /// The engine keeps the lock alive meanwhile; [`Guard::is_lost`] says whether it is lost. If
+    /// `work` fails or panics, the caller gets that error or panic, and no other.
     ///
     /// # Errors
     ///
@@ -456,8 +456,8 @@ impl Client {
         self.call(CallRequest::looking(look), request::identity)
     }
 
-    /// How many leases calls got, by the way in which they got them, without those that one caller
-    /// of this process handed to the next. Asks no node.
+    /// How many leases the calls of this client got, for each way of getting one. Leases that one caller
+    /// of this process handed to the next do not count. Asks no node.
     #[cfg(feature = "metrics")]
     pub fn lease_counts(&self) -> Call<'static, LeaseCounts> {
         self.call(

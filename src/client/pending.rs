@@ -60,8 +60,8 @@ impl PendingCall {
                 return (Then::Wakes, table.calls.listen(self.call, Listener::None));
             }
         };
-        // Only a short call makes its caller lead. Another caller may have to end a queued call, and
-        // a wait for a loss lasts as long as the lock.
+        // Only a short call makes its caller lead. A queued call may have to wait for another caller,
+        // and a wait for a loss lasts as long as the lock.
         let place = table.calls.at(self.call);
         let is_short = place.stage == Stage::UnderWay && place.kind != CallKind::Loss;
         self.leads |= is_short && own.is_some_and(|own| table.begin_lead(own));

@@ -23,7 +23,7 @@ pub(super) struct Holder {
     /// Its deadline at the last check.
     pub(super) valid_until: Instant,
     pub(super) voters: NodeMask,
-    /// Since when its present caller has it, once the table has looked.
+    /// When its present caller got it; unknown until the table first looks.
     pub(super) held_since: Moment,
     /// How often the lease was handed on in this process.
     pub(super) turns: u32,
@@ -74,8 +74,8 @@ impl Queues {
         self.enter_with(key, slots)
     }
 
-    /// The queue of `key`; one more call names it from now on. `None` if no index could name
-    /// another queue.
+    /// The queue of `key`; one more call names it from now on. `None` if all indices of
+    /// queues are in use.
     fn enter_with(&mut self, key: &[u8], slots: u8) -> Option<QueueIndex> {
         if let Some(&index) = self.by_key.get(key) {
             let queue = self.at_mut(index);
@@ -91,8 +91,8 @@ impl Queues {
         Some(index)
     }
 
-    /// The queue of a call for the lock `name`. Of a lock with slots each slot has a queue, though a
-    /// call of that queue may win another slot. The call enters the shortest.
+    /// The queue of a call for the lock `name`. A lock with slots has one queue per slot. The call enters
+    /// the shortest, and may still win another slot.
     pub(super) fn enter_for(
         &mut self,
         name: &[u8],

@@ -115,7 +115,7 @@ impl Rules {
         }
     }
 
-    /// Until when a lease lingers that ends at `ends`. The time counts from the SET or extension
+    /// When a lease with the deadline `ends` stops lingering. The time counts from the SET or extension
     /// that gave this deadline. It is at most what the holder allows, half of the TTL, and the time
     /// until the next extension.
     pub(super) fn lingers_until(&self, holder: &Holder, ends: Instant) -> Instant {

@@ -38,8 +38,8 @@ const SCHEDULES: usize = 300;
 /// So long that no call ends by time.
 const LONG: Duration = Duration::from_secs(20);
 
-/// A key that another client holds, for as long as this client holds the key `SEEN`, which it
-/// watches.
+/// A key of another client. That client watches the key `SEEN`, and holds its own key while this client
+/// holds `SEEN`.
 const OTHERS: &[u8] = b"others";
 const SEEN: &[u8] = b"seen";
 

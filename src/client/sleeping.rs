@@ -7,8 +7,8 @@
 //!   new work. The sleeper wakes by itself when something is due.
 //! - At most one caller leads, or waits for the I/O thread to make room. A second such caller would
 //!   wait until the leader's call ends.
-//! - Only the driving thread completes the leader's call: only commands wake a thread that sleeps
-//!   at the sockets.
+//! - Only the driving thread completes the leader's call. A leader that sleeps at the sockets wakes
+//!   for commands alone, and would miss a result.
 //! - The leader wakes no task. An executor may queue a woken task behind the task that runs on the
 //!   leader's thread, and the leader blocks that thread.
 
@@ -36,11 +36,11 @@ pub(super) enum Place {
 /// Whether the I/O thread sleeps at its gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IoThread {
-    /// It does not, or a thread wakes it: it looks at the table before it sleeps there again.
+    /// It is awake, or a thread is waking it: it looks at the table before it sleeps there again.
     Up,
-    /// It does, until then or until a socket is ready.
+    /// It sleeps until `until`, or until a socket is ready.
     Hears { until: Instant },
-    /// It does, until then, and hears no socket.
+    /// It sleeps until `until`, and hears no socket.
     IsDeaf { until: Instant },
 }
 
@@ -58,7 +58,7 @@ pub(super) struct Sleeping {
     pub(super) io_thread: IoThread,
     /// A lock has begun to linger: the I/O thread must hear of other clients at once.
     pub(super) must_listen: bool,
-    /// How often a caller led, and how often when the I/O thread last looked.
+    /// How often callers have led, and that count at the I/O thread's last look.
     pub(super) leads: u64,
     pub(super) leads_seen: u64,
 }

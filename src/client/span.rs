@@ -1,5 +1,5 @@
-//! [`CallSpan`]: the span in which the I/O thread carries out a call, from the thread of its
-//! caller: the feature `tracing`. Without it nothing is kept.
+//! [`CallSpan`] carries the span of a caller to the driving thread. Without the feature `tracing` it
+//! is empty.
 //!
 //! # Invariants
 //!

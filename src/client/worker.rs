@@ -51,7 +51,7 @@ enum Flow {
 }
 
 impl Flow {
-    /// The end comes by `ends`, or before if it was to.
+    /// The client ends by `ends`, or earlier if an earlier end is set.
     fn until(self, ends: Instant) -> Self {
         match self {
             Self::GoesOn => Self::ShutsDown { ends },
