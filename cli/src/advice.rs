@@ -238,6 +238,12 @@ impl Judge<'_> {
                 node.evicted
             ));
         }
+        if node.was_asked() && node.policy.is_none() {
+            self.note(
+                "does not tell its maxmemory-policy, so it may evict locks unnoticed: learn from its \
+                 operator that it is noeviction",
+            );
+        }
         let (most, used) = (node.maxmemory.unwrap_or(0), node.used_memory.unwrap_or(0));
         let percent = used.saturating_mul(100).checked_div(most).unwrap_or(0);
         if percent >= MEMORY_NOTED {
@@ -291,6 +297,18 @@ mod tests {
         let advice = advise(&three(), &clients(2, true));
         assert!(advice.findings.is_empty(), "{advice:?}");
         assert!(advice.checks.iter().all(|check| check.level == Level::Ok), "{advice:?}");
+    }
+
+    #[test]
+    fn a_node_that_does_not_tell_its_policy_may_evict_locks() {
+        let mut nodes = three();
+        nodes[1].policy = None;
+        let advice = advise(&nodes, &clients(2, true));
+        let found: Vec<_> = advice.of(Level::Note).map(|it| (&*it.node, &*it.text)).collect();
+        assert!(
+            matches!(found[..], [("b", text)] if text.contains("may evict locks unnoticed")),
+            "{found:?}"
+        );
     }
 
     #[test]
