@@ -99,3 +99,27 @@ impl Oracle {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sim::clock::SECOND;
+
+    /// The first holder goes on with the same lease after its end.
+    #[test]
+    fn a_lease_that_goes_on_after_its_end_is_a_violation_only_if_another_client_held_the_key() {
+        for (other_key, expected) in
+            [(None, None), (Some(1), None), (Some(0), Some(Kind::TwoHolders))]
+        {
+            let mut judge = Oracle::new(2);
+            judge.hold(1, 0, SECOND, 2 * SECOND);
+            if let Some(key) = other_key {
+                judge.hold(2, key, 3 * SECOND, 5 * SECOND);
+                judge.stop(2, key, 4 * SECOND);
+            }
+            assert!(judge.violation.is_none(), "nobody held a key beside another");
+            judge.hold(1, 0, 6 * SECOND, 7 * SECOND);
+            assert_eq!(judge.violation.map(|violation| violation.kind), expected, "{other_key:?}");
+        }
+    }
+}

@@ -18,7 +18,11 @@ struct Changing {
 
 impl Changing {
     fn new() -> Self {
-        let settings = |config: Config| config.max_ttl(TTL).direct_wake(false);
+        Self::with(|config| config)
+    }
+
+    fn with(change: impl FnOnce(Config) -> Config) -> Self {
+        let settings = |config: Config| change(config.max_ttl(TTL).direct_wake(false));
         let mut rig = Rig::of(3, 5, settings);
         for index in 0..3 {
             rig.connect(index);
@@ -200,6 +204,23 @@ pub(super) fn the_old_list_is_left_only_when_its_leases_are_over() {
     client.run(WAIT);
     assert!(!client.rig.engine.is_exchanging());
     client.take("a").unwrap();
+}
+
+/// The clock of a client of the old list may be off, and so may a node's: a fence rests on both.
+#[test]
+fn a_client_exchanges_its_lists_until_the_longest_lease_and_twice_the_clock_skew_are_over() {
+    for skew in [MS, Duration::from_secs(1), Duration::from_secs(7)] {
+        let longest = TTL + TTL / 100 + 2 * MS + 2 * skew;
+        let mut client = Changing::with(|config| config.max_clock_skew(skew));
+        let before = client.rig.now;
+        client.become_joint();
+        let behind = client.rig.now;
+        client.set(Config::new(NEW).unwrap());
+        client.run(client.rig.now.until(before + longest).saturating_sub(100 * MS));
+        assert!(client.rig.engine.is_exchanging(), "{skew:?}");
+        client.run(client.rig.now.until(behind + longest) + 100 * MS);
+        assert!(!client.rig.engine.is_exchanging(), "{skew:?}");
+    }
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Nodes that forget a lease get its token again: it outlives them.
 
 use super::sets::{Stores, serve, stores};
+use super::transfers::announce;
+use super::waking::subscribed;
 use super::*;
 
 /// The time for which a node that has restarted has no vote, and a little more.
@@ -28,15 +30,36 @@ impl Fleet {
     fn healing() -> (Self, LeaseId) {
         let mut fleet = Self::new(3);
         let lease = fleet.lease(LockOptions::new(TTL));
-        fleet.restart(2);
-        for pause in [TTL / 2, GUARD - TTL / 2] {
-            fleet.rig.engine.extend(lease, TTL, fleet.rig.now).unwrap();
-            fleet.run(pause);
-            while fleet.rig.engine.poll_event(fleet.rig.now).is_some() {}
-        }
+        fleet.forget(2, lease);
         fleet.rig.engine.extend(lease, TTL, fleet.rig.now).unwrap();
         assert_eq!(fleet.asked(2), ["SET NX"]);
         (fleet, lease)
+    }
+
+    /// The same of a lease that the engine keeps alive: the extension is the engine's own.
+    fn healing_kept() -> (Self, LeaseId) {
+        let mut fleet = Self::new(3);
+        let lease = fleet.lease(kept());
+        fleet.restart(2);
+        let begun = fleet.rig.now;
+        while fleet.asked(2) != ["SET NX"] {
+            assert!(begun.until(fleet.rig.now) < TTL * 2, "it gets the token again");
+            serve(&mut fleet.rig, &mut fleet.stores);
+            fleet.run(10 * MS);
+            fleet.rig.advance(10 * MS);
+        }
+        (fleet, lease)
+    }
+
+    /// The node restarts and waits for its vote, while the caller extends the lease.
+    fn forget(&mut self, index: usize, lease: LeaseId) {
+        self.restart(index);
+        for pause in [TTL / 2, GUARD - TTL / 2] {
+            self.rig.engine.extend(lease, TTL, self.rig.now).unwrap();
+            self.run(pause);
+            while self.rig.engine.poll_event(self.rig.now).is_some() {}
+            assert!(self.stores[index].is_empty(), "no extension has begun since it votes");
+        }
     }
 
     fn lease(&mut self, options: LockOptions) -> LeaseId {
@@ -256,16 +279,7 @@ pub(super) fn an_answer_that_comes_after_its_round_does_not_count_in_the_next() 
 
 #[test]
 pub(super) fn the_release_goes_behind_a_set_that_gives_the_token_again() {
-    let mut fleet = Fleet::new(3);
-    let lease = fleet.lease(kept());
-    fleet.restart(2);
-    let begun = fleet.rig.now;
-    while fleet.asked(2) != ["SET NX"] {
-        assert!(begun.until(fleet.rig.now) < TTL * 2, "it gets the token again");
-        serve(&mut fleet.rig, &mut fleet.stores);
-        fleet.run(10 * MS);
-        fleet.rig.advance(10 * MS);
-    }
+    let (mut fleet, lease) = Fleet::healing_kept();
     fleet.rig.engine.release(lease, fleet.rig.now);
     assert_eq!(fleet.asked(2), ["SET NX", "DELIFEQ"]);
     // Where the connection ends, the delete is owed.
@@ -366,4 +380,101 @@ fn a_node_whose_first_set_has_no_answer_gets_a_second_and_the_release_reckons_wi
     serve(&mut fleet.rig, &mut fleet.stores);
     assert!(fleet.stores.iter().all(|store| store.is_empty()));
     assert_eq!(fleet.rig.engine.nodes(fleet.rig.now)[2].debts, 1, "a delete behind the first SET");
+}
+
+#[test]
+fn a_node_that_forgot_a_set_gets_each_key_again_by_the_extension_of_that_key() {
+    let mut fleet = Fleet::new(3);
+    fleet.rig.engine.try_lock_all(&["a", "b"], &LockOptions::new(TTL), fleet.rig.now).unwrap();
+    serve(&mut fleet.rig, &mut fleet.stores);
+    let lease = fleet.rig.locked();
+    fleet.forget(2, lease);
+    fleet.rig.engine.extend(lease, TTL, fleet.rig.now).unwrap();
+    assert_eq!(fleet.asked(2), ["SET NX", "SET NX"]);
+    assert_eq!(fleet.asked(0), ["SET IFEQ", "SET IFEQ"]);
+    serve(&mut fleet.rig, &mut fleet.stores);
+    let event = fleet.rig.engine.poll_event(fleet.rig.now);
+    assert!(matches!(event, Some(Event::Extend { result: Ok(()), .. })), "{event:?}");
+    assert_eq!(fleet.stores[2].keys().collect::<Vec<_>>(), ["a", "b"]);
+    assert_eq!(fleet.stores[2], fleet.stores[0], "each key has its own token again");
+    fleet.rig.engine.release(lease, fleet.rig.now);
+    serve(&mut fleet.rig, &mut fleet.stores);
+    assert!(fleet.stores.iter().all(|store| store.is_empty()));
+    assert_eq!(fleet.rig.engine.slots_in_use(), 0);
+}
+
+/// One node extends in time, and another makes the quorum by a SET. At the deadline another client
+/// may have had the lock.
+#[test]
+fn a_node_that_heals_too_late_for_the_old_deadline_does_not_save_the_lease() {
+    for healing in [Fleet::healing, Fleet::healing_kept] {
+        for is_late in [false, true] {
+            let (mut fleet, lease) = healing();
+            let ends = fleet.rig.engine.deadline(lease).unwrap();
+            fleet.rig.answer(0, "+OK\r\n");
+            // The client stands still, and then reads the answer.
+            fleet.rig.now = if is_late { ends } else { ends.minus_nanos(1_000_000) };
+            fleet.rig.answer(2, "+OK\r\n");
+            let remaining = fleet.rig.engine.remaining_at(lease, fleet.rig.now);
+            assert_eq!(remaining < 2 * MS, is_late, "{remaining:?}");
+            match fleet.rig.engine.poll_event(fleet.rig.now) {
+                // The engine reports none of its own extensions.
+                Some(Event::Extend { result: Ok(()), .. }) | None => assert!(!is_late),
+                Some(
+                    Event::Extend { result: Err(ExtendError::Expired), .. }
+                    | Event::Lost { cause: LostCause::Expired, .. },
+                ) => assert!(is_late),
+                event => panic!("{event:?}"),
+            }
+        }
+    }
+}
+
+/// The SET that gives a node the token again has no answer yet. Or the extension has none by which
+/// the holder finds out that the node lacks the key.
+#[test]
+fn a_lock_is_handed_over_behind_the_set_that_heals_a_node_and_the_node_is_healed_no_more() {
+    for (is_set_written, written) in [(true, ["SET NX", "EVAL a"]), (false, ["SET IFEQ", "EVAL a"])]
+    {
+        let rig = transfers::rig(3);
+        let mut fleet = Fleet { rig, stores: stores(3), lives: vec![0; 3] };
+        let lease = fleet.lease(kept());
+        fleet.lose(2);
+        fleet.run(TTL + 100 * MS);
+        fleet.stores[2].clear();
+        fleet.connect(2);
+        subscribed(&mut fleet.rig, 2);
+        while fleet.asked(2).is_empty() {
+            assert!(!fleet.rig.engine.is_lost(lease), "the engine extends it");
+            fleet.rig.advance(10 * MS);
+        }
+        announce(&mut fleet.rig, lease, 1);
+        if is_set_written {
+            fleet.rig.answer(2, "_\r\n");
+        }
+        fleet.rig.engine.unlock(lease, fleet.rig.now).unwrap();
+        assert_eq!(fleet.asked(2), written);
+        fleet.rig.answer(2, if is_set_written { "+OK\r\n" } else { "_\r\n" });
+        fleet.rig.answer_all(0..2, "+OK\r\n");
+        fleet.rig.answer_all(0..3, ":2\r\n");
+        let event = fleet.rig.engine.poll_event(fleet.rig.now);
+        assert!(matches!(event, Some(Event::Unlock { result: Ok(Unlocked::Released), .. })));
+        fleet.rig.advance(TTL * 2);
+        for index in 0..3 {
+            assert_eq!(fleet.asked(index), Vec::<String>::new(), "node {index}");
+        }
+        assert_eq!(fleet.rig.engine.slots_in_use(), 0);
+    }
+}
+
+#[test]
+fn a_node_that_forgot_a_lease_does_not_get_the_token_once_the_lease_is_given_away() {
+    let mut fleet = Fleet::new(3);
+    let lease = fleet.lease(kept());
+    fleet.restart(2);
+    fleet.run(GUARD - 200 * MS);
+    fleet.rig.engine.detach(lease).unwrap();
+    fleet.run(TTL * 2);
+    assert!(fleet.stores[2].is_empty());
+    assert_eq!(fleet.stores[0].len(), 1, "the key is left to the client that adopts it");
 }

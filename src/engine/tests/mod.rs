@@ -17,6 +17,7 @@ mod healing;
 mod joint;
 mod keeping;
 mod limits;
+mod members;
 mod notices;
 #[cfg(feature = "sim")]
 mod outliving;
