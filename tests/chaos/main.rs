@@ -62,6 +62,15 @@ impl Work {
             Self::Slots => (0..KEYS).map(slot).chain([format!("{SLOTTED}:slot")]).collect(),
         }
     }
+
+    /// The servers. A transfer takes both locks by one `MSETEX`, which all nodes must have.
+    const fn kinds(self) -> [Kind; 5] {
+        use Kind::{Redis70, Redis80, Redis86, Valkey81, Valkey91};
+        match self {
+            Self::Count | Self::Slots => [Valkey91, Redis86, Redis70, Valkey81, Redis80],
+            Self::Transfer => [Valkey91, Redis86, Valkey91, Redis86, Valkey91],
+        }
+    }
 }
 
 /// The lock that has slots.
@@ -193,8 +202,7 @@ enum Fault {
 }
 
 fn run(work: Work, quorum: Quorum, faults: &[Fault], rounds: usize) {
-    let kinds = [Kind::Valkey91, Kind::Redis86, Kind::Redis70, Kind::Valkey81, Kind::Redis80];
-    let Some(mut cluster) = Cluster::start(&kinds, &[]) else { return };
+    let Some(mut cluster) = Cluster::start(&work.kinds(), &[]) else { return };
     let dir = directory();
     let opening = if work == Work::Transfer { BALANCE } else { 0 };
     (0..KEYS).for_each(|key| write_counter(&counter(dir.path(), key), opening));
@@ -245,7 +253,10 @@ fn check_counts(work: Work, cluster: &Cluster, workers: &mut Workers, dir: &Path
     println!("{turns} turns, {counted} counted");
     match work {
         Work::Count | Work::Slots => assert_eq!(counted, turns, "counts were lost"),
-        Work::Transfer => assert_eq!(counted, KEYS as u64 * BALANCE, "the sum has changed"),
+        Work::Transfer => {
+            assert_eq!(counted, KEYS as u64 * BALANCE, "the sum has changed");
+            assert!(cluster.calls("msetex") > 0, "no node was asked for both locks at once");
+        }
     }
     assert!(turns >= TURNS_MIN, "only {turns} turns: nothing is shown");
     // No worker holds a lock or owes a release, so no key is left, long before its TTL is over.

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use redbolt::{Client, Config, LockError, LockOptions, Retry};
+use redbolt::{Cause, Client, Config, ConnectError, LockError, LockOptions, Retry};
 
-use super::common::{PATIENCE, eventually, ms};
+use super::common::{PATIENCE, causes, ends_within, eventually, ms};
 use redbolt_rig::Cluster;
 
 const MAX_TTL: Duration = Duration::from_secs(2);
@@ -121,4 +121,24 @@ fn a_lease_of_one_step_keeps_the_clients_of_the_next_one_out_and_no_further() {
     assert!(is_taken(&joint));
     drop(held);
     assert!(joint.is_ready() && joint.quorum() == 2);
+}
+
+#[test]
+fn a_client_does_not_connect_while_a_quorum_of_the_next_nodes_does_not_answer() {
+    let Some(cluster) = Cluster::mixed(5) else { return };
+    let timeout = ms(1_000);
+    let connect = |step| Client::connect(config(step, &cluster).connect_timeout(timeout));
+    // The servers are too young to vote at first, and the next client may learn it a moment later.
+    let all_vote = || connect(Step::Joint).is_ok_and(|client| client.voters().count() == 5);
+    assert!(eventually(PATIENCE, || all_vote() && all_vote()));
+    let frozen = [cluster.node(3), cluster.node(4)];
+    // A server that is still frozen at the end is killed with the cluster.
+    frozen.iter().for_each(|node| node.freeze());
+    drop(connect(Step::Old).expect("the present list answers"));
+    let error = ends_within(timeout, || connect(Step::Joint)).expect_err("two are frozen");
+    let ConnectError::NoQuorum(ballot) = error else { panic!("{error}") };
+    let (present, away) = (Cause::None, Cause::ConnectTimeout);
+    assert_eq!(causes(&ballot), [present, present, present, away, away]);
+    frozen.iter().for_each(|node| node.thaw());
+    assert!(eventually(PATIENCE, || connect(Step::Joint).is_ok()));
 }

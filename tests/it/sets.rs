@@ -8,7 +8,7 @@ use redbolt::{Client, ExtendError, Guard, LockError, LockOptions, Retry, Unlocke
 use redbolt_embedded::Nodes;
 
 use super::client::{embedded, is_clean, patient};
-use super::common::{Clients as _, Cluster, PATIENCE, TTL, eventually, fresh_config, ms};
+use super::common::{Clients as _, Cluster, Kind, PATIENCE, TTL, eventually, fresh_config, ms};
 use super::fences::{client_of, config, fenced};
 
 #[test]
@@ -131,12 +131,28 @@ fn a_call_that_is_dropped_or_refused_leaves_no_key_behind() {
     is_clean(&nodes, &client);
 }
 
-/// Each thread takes its keys in an order of its own. Were a call to hold keys behind the one that
-/// it waits for, two of them would wait for each other for ever.
 #[test]
 fn threads_with_overlapping_sets_and_single_keys_all_have_their_turns() {
-    const TURNS: u64 = 40;
     let Some(cluster) = Cluster::mixed(5) else { return };
+    all_have_their_turns(&cluster);
+    assert_eq!(cluster.calls("msetex"), 0, "one node lacks it");
+}
+
+#[test]
+fn threads_with_overlapping_sets_all_have_their_turns_where_one_command_takes_all_keys() {
+    let kinds = [Kind::Valkey91, Kind::Redis86, Kind::Valkey91, Kind::Redis86, Kind::Valkey91];
+    let Some(cluster) = Cluster::start(&kinds, &[]) else { return };
+    all_have_their_turns(&cluster);
+    let asked: Vec<u64> = cluster.nodes().map(|node| node.calls("msetex")).collect();
+    assert!(asked.iter().all(|count| *count >= TURNS), "{asked:?}");
+}
+
+/// How many turns each thread has.
+const TURNS: u64 = 40;
+
+/// Each thread takes its keys in an order of its own. Were a call to hold keys behind the one that
+/// it waits for, two of them would wait for each other for ever.
+fn all_have_their_turns(cluster: &Cluster) {
     let clients = [cluster.client(), cluster.client()];
     let held: [AtomicBool; 4] = std::array::from_fn(|_| AtomicBool::new(false));
     let turns = AtomicU64::new(0);

@@ -173,6 +173,28 @@ fn the_name_of_the_host_is_asked_for_and_checked() {
     assert_eq!(elsewhere.names().last().map(String::as_str), Some("locks.example"));
 }
 
+#[test]
+fn a_client_that_reconnects_resumes_its_session_and_another_client_begins_one() {
+    let Some(cluster) = Cluster::start(&[Kind::Valkey91], &[]) else { return };
+    let authority = Authority::new();
+    let shown = authority.issue(&LOCAL);
+    let relay = Relay::start(cluster.node(0).port(), &shown, Trick::Honest);
+    let connect = || Client::connect(config(vec![relay.url()], &authority)).unwrap();
+    let client = connect();
+    cycle(&client, "k");
+    assert_eq!(relay.resumed(), [false], "there is nothing to resume yet");
+    cluster.node(0).hang_up();
+    let is_back = eventually(PATIENCE, || {
+        wait_released(&client, ms(10));
+        relay.resumed().len() > 1 && client.try_lock("k", TTL).wait().is_ok()
+    });
+    let resumed = relay.resumed();
+    assert!(is_back && resumed.iter().skip(1).all(|it| *it), "{resumed:?}");
+    let _other = connect();
+    let begun = relay.resumed().into_iter().filter(|it| !*it).count();
+    assert_eq!(begun, 2, "a client resumes none but its own sessions");
+}
+
 /// One node with a fault of each kind, on each server that can have it.
 #[test]
 fn what_is_wrong_with_a_certificate_is_said_of_the_node() {

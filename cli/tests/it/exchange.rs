@@ -107,9 +107,13 @@ fn eight_processes_sell_a_stock_while_their_nodes_are_exchanged() {
     fs::write(fleet.file("sold"), "").expect("a file");
     // The servers are too young to vote at first.
     end(fleet.command(&["doctor", "--wait", "20s"]));
-    let keeper = ["run", "--ttl", "1500ms", "keeper"];
-    let mut keeper = Running::of(fleet.command(&[&keeper[..], &STAY].concat()));
-    assert_eq!(keeper.line(), "held");
+    let mut keepers = [("run", "keeper"), ("elect", "leader")].map(|(command, key)| {
+        let args = [command, "--ttl", "1500ms", key];
+        Running::of(fleet.command(&[&args[..], &STAY].concat()))
+    });
+    for keeper in &mut keepers {
+        assert_eq!(keeper.line(), "held");
+    }
     let (sales, end_of_day) = (AtomicUsize::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let stop = StopAtEnd(&end_of_day);
@@ -131,20 +135,27 @@ fn eight_processes_sell_a_stock_while_their_nodes_are_exchanged() {
             goes_on();
             fleet.set(next.clone(), None);
             goes_on();
-            // The keeper goes on by itself.
-            keeper.err_line("from now on a lock needs a quorum of the nodes in ");
-            keeper.err_line("from now on a lock needs a quorum of the nodes in ");
+            // The keepers go on by themselves.
+            for keeper in &mut keepers {
+                keeper.err_line("from now on a lock needs a quorum of the nodes in ");
+                keeper.err_line("from now on a lock needs a quorum of the nodes in ");
+            }
         }
         drop(stop);
     });
     let sold = fs::read_to_string(fleet.file("sold")).expect("a file").lines().count();
     assert_eq!(sold, sales.load(Ordering::SeqCst));
     assert_eq!(100_000 - number(&fleet.file("stock")), sold, "a sale was lost");
-    let taken = end(fleet.command(&["run", "-n", "keeper", "--", "true"]));
-    assert_eq!(taken.code, Some(75), "{taken:?}");
-    keeper.signal("TERM");
-    assert_eq!(keeper.end().code, Some(128 + 15));
-    let is_free = || !fleet.servers.iter().any(|server| server.exists("keeper"));
+    for (keeper, key) in keepers.into_iter().zip(["keeper", "leader"]) {
+        let taken = end(fleet.command(&["run", "-n", key, "--", "true"]));
+        assert_eq!(taken.code, Some(75), "{taken:?}");
+        keeper.signal("TERM");
+        let ended = keeper.end();
+        // A leader that had lost its office would have begun its command again.
+        assert_eq!((ended.code, &*ended.out), (Some(128 + 15), ""), "{ended:?}");
+    }
+    let is_left = |server: &RealServer| server.exists("keeper") || server.exists("leader");
+    let is_free = || !fleet.servers.iter().any(is_left);
     assert!(eventually(PATIENCE, is_free), "keys are left behind");
 }
 

@@ -1,9 +1,11 @@
 //! `ls` and `top`, on real servers.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
-use super::cli::{command_on, on_urls, redbolt};
-use super::holders::{at, holding, hostname, servers, urls};
+use super::cli::{Running, command_on, on_urls, redbolt};
+use super::holders::{NO_GUARD, at, holding, hostname, servers, urls};
 use super::pty::Terminal;
 use redbolt_rig::{PATIENCE, RealServer, eventually};
 
@@ -79,7 +81,7 @@ fn a_hung_node_costs_its_timeout_and_is_named() {
     let args = ["--restart-guard", "off", "ls", "--limit", "3000", "--node-timeout", "300ms"];
     // These are far more steps than the limit allows if each costs a timeout.
     let ended = on_urls(&urls(&servers), &args).expect(0);
-    assert!(ended.took < std::time::Duration::from_secs(8), "{ended:?}");
+    assert!(ended.took < Duration::from_secs(8), "{ended:?}");
     assert_eq!(ended.out.matches("held 2/3").count(), 3_000, "{ended:?}");
     let name = format!("127.0.0.1:{}", servers[2].port());
     assert!(ended.err.starts_with(&format!("redbolt: not searched: {name}: ")), "{ended:?}");
@@ -87,6 +89,34 @@ fn a_hung_node_costs_its_timeout_and_is_named() {
     let ended = on_urls(&urls(&servers), &args).expect(69);
     assert!(ended.out.contains("unknown"), "{ended:?}");
     servers[1..].iter().for_each(RealServer::thaw);
+}
+
+#[test]
+fn a_list_that_waits_ends_with_75_while_a_lock_has_no_vote_to_spare() {
+    let Some(servers) = servers() else { return };
+    let lock = ["lock", "k", "--ttl", "60s", "--max-ttl", "60s", "--json"];
+    let token = at(&servers, &lock).expect(0).text("token");
+    // The command may end before its last vote.
+    assert!(eventually(PATIENCE, || servers.iter().all(|server| server.exists("k"))));
+    let ended = at(&servers, &["ls", "--wait", "30s"]).expect(0);
+    assert!(ended.took < PATIENCE && !ended.out.contains("to spare"), "{ended:?}");
+
+    let [.., forgetful] = &servers[..] else { panic!("three servers") };
+    assert_eq!(forgetful.command(&["DEL", "k"]), b":1\r\n");
+    let none = "1 lock with no vote to spare: one more node that fails or restarts ends it\n";
+    let ended = at(&servers, &["ls", "--wait", "1s"]).expect(75);
+    assert!(ended.took >= Duration::from_secs(1) && ended.out.ends_with(none), "{ended:?}");
+    let ended = at(&servers, &["ls", "other*", "--wait", "30s"]).expect(0);
+    assert!(ended.took < PATIENCE, "{ended:?}");
+    assert!(at(&servers, &["ls"]).expect(0).out.ends_with(none), "it is told without a wait, too");
+
+    let waits = ["ls", "--wait", "30s"];
+    let before = forgetful.calls("scan");
+    let waiting = Running::start(&urls(&servers), &[&NO_GUARD[..], &waits].concat());
+    assert!(eventually(PATIENCE, || forgetful.calls("scan") >= before + 2), "two looks");
+    assert_eq!(forgetful.command(&["SET", "k", &token, "PX", "60000"]), b"+OK\r\n");
+    let ended = waiting.end().expect(0);
+    assert!(ended.took < PATIENCE && !ended.out.contains("to spare"), "{ended:?}");
 }
 
 #[test]

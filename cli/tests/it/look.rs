@@ -4,6 +4,7 @@ use redbolt_embedded::{Memory, Nodes, NodesOptions};
 use serde_json::Value;
 
 use super::cli::{Ended, Running, command_on, end, on, on_urls, redbolt};
+use super::holders::hostname;
 use redbolt_rig::{Kind, PATIENCE, RealServer, eventually, kind_or_skip};
 
 const PERCENTILES: [&str; 5] = ["p50", "p90", "p99", "p999", "max"];
@@ -78,6 +79,38 @@ fn a_key_that_restarted_nodes_may_have_forgotten_is_never_called_free() {
     servers[2].restart();
     let nodes = status(&servers, 0, "free");
     assert_eq!((&nodes[0]["state"], &nodes[2]["state"]), (&"free".into(), &"error".into()));
+}
+
+#[test]
+fn a_frozen_node_is_said_not_to_answer_yet_beside_the_holder_of_the_lock() {
+    let Some(servers) = servers() else { return };
+    let urls: Vec<String> = servers.iter().map(RealServer::url).collect();
+    let running = Running::holding(&urls, &["k", "--max-ttl", MAX_TTL, "--ttl", MAX_TTL]);
+    let pid = running.pid();
+    servers[1].freeze();
+    let status = |more: &[&str]| {
+        let look = ["status", "k", "--node-timeout", "300ms"];
+        on_servers(&servers, &[&look[..], more].concat()).expect(0)
+    };
+    // A look on a busy machine may end only after the connection is given up.
+    let says = || {
+        let look = status(&["--json"]).json();
+        assert_eq!((&look["verdict"], &look["holder"]["pid"]), (&"held".into(), &pid.into()));
+        let node = &look["nodes"][1];
+        assert_eq!((&node["state"], &node["token"]), (&"error".into(), &Value::Null));
+        node["cause"] == redbolt::Cause::Connecting.name()
+    };
+    assert!(eventually(PATIENCE, says), "{:?}", status(&["--json"]));
+    let by = format!("k is held on 2 of 3 nodes by run/sh on {}, process {pid}, ", hostname());
+    let port = format!(":{}", servers[1].port());
+    let says = || {
+        let text = status(&[]).out;
+        assert!(text.starts_with(&by), "{text}");
+        let line = text.lines().find(|line| line.contains(&port));
+        line.is_some_and(|line| line.contains("does not answer yet"))
+    };
+    assert!(eventually(PATIENCE, says), "{:?}", status(&[]));
+    servers[1].thaw();
 }
 
 #[test]

@@ -112,7 +112,13 @@ fn ask(dir: &Path, what: &str) -> String {
 }
 
 /// Runs a script on these nodes; `act` does what the script asks for.
-fn script(
+fn script(name: &str, args: &[&str], urls: &[String], dir: &Path, act: impl FnMut(&str)) -> Ended {
+    script_that_waits("60s", name, args, urls, dir, act)
+}
+
+/// Runs a script that waits for no longer than `wait` for nodes and locks.
+fn script_that_waits(
+    wait: &str,
     name: &str,
     args: &[&str],
     urls: &[String],
@@ -125,7 +131,7 @@ fn script(
     without_settings(&mut command);
     command.args(args).stdin(Stdio::null()).env("PATH", format!("{}:{path}", binary.display()));
     command.env("REDBOLT_NODES", urls.join(",")).env("REDBOLT_MAX_TTL", MAX_TTL_TEXT);
-    command.env("REDBOLT_NODE_TIMEOUT", "2s").env("WAIT", "60s").env("SETTLE", "1");
+    command.env("REDBOLT_NODE_TIMEOUT", "2s").env("WAIT", wait).env("SETTLE", "1");
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let running = scope.spawn(|| {
@@ -259,5 +265,30 @@ fn an_exchange_is_refused_where_the_steps_are_not_kept() {
         let ended = script("replace-node.sh", &args, &urls, dir.path(), |_| servers[2].kill9());
         assert_eq!(ended.code, Some(1), "{ended:?}");
         assert!(ended.err.contains(words), "{ended:?}");
+    }
+}
+
+#[test]
+fn a_script_touches_no_server_while_a_lock_has_no_vote_to_spare() {
+    let Some(servers) = five(&KEPT) else { return };
+    let (urls, dir) = (urls(&servers), tempfile::tempdir().expect("a directory"));
+    doctor(&urls, &["--wait", "60s"]).expect(0);
+    let lock = ["lock", "k", "--ttl", "60s", "--max-ttl", "60s", "--restart-guard", "off"];
+    on_urls(&urls, &lock).expect(0);
+    // The command may end before its last votes.
+    assert!(eventually(PATIENCE, || servers.iter().all(|server| server.exists("k"))));
+    for server in servers.iter().take(2) {
+        assert_eq!(server.command(&["DEL", "k"]), b":1\r\n");
+    }
+    let touch = format!("touch '{}'", dir.path().join("touched").display());
+    let exchange = [&*urls[2], &*urls[2], &*touch, &*touch];
+    for (name, args, code, words) in [
+        ("replace-node.sh", &exchange[..], 1, "a lock would not survive this: see redbolt ls"),
+        ("rolling-restart.sh", &[&*touch], 75, "1 lock with no vote to spare"),
+    ] {
+        let ended = script_that_waits("1s", name, args, &urls, dir.path(), |_| {});
+        assert_eq!(ended.code, Some(code), "{ended:?}");
+        assert!(ended.err.contains(words), "{ended:?}");
+        assert!(!dir.path().join("touched").exists(), "{name}");
     }
 }

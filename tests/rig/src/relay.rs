@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ServerConfig, ServerConnection};
+use rustls::{HandshakeKind, ServerConfig, ServerConnection};
 
 use crate::authority::Signed;
 
@@ -59,6 +59,8 @@ struct Shared {
     /// The names for which clients asked.
     names: Mutex<Vec<String>>,
     connections: AtomicU32,
+    /// Whether each handshake resumed a session.
+    resumed: Mutex<Vec<bool>>,
 }
 
 impl Relay {
@@ -84,6 +86,7 @@ impl Relay {
             is_over: AtomicBool::new(false),
             names: Mutex::default(),
             connections: AtomicU32::new(0),
+            resumed: Mutex::default(),
         });
         let accepting = Arc::clone(&shared);
         thread::spawn(move || {
@@ -112,6 +115,11 @@ impl Relay {
     /// The names for which clients asked.
     pub fn names(&self) -> Vec<String> {
         self.shared.names.lock().expect("nobody panics").clone()
+    }
+
+    /// Whether each handshake so far resumed a session of an earlier connection.
+    pub fn resumed(&self) -> Vec<bool> {
+        self.shared.resumed.lock().expect("nobody panics").clone()
     }
 
     /// How many connections clients have made to it.
@@ -185,6 +193,8 @@ impl Shared {
         if let Some(name) = session.server_name() {
             self.names.lock().expect("nobody panics").push(name.to_owned());
         }
+        let is_resumed = session.handshake_kind() == Some(HandshakeKind::Resumed);
+        self.resumed.lock().expect("nobody panics").push(is_resumed);
         while session.wants_write() {
             session.write_tls(&mut client)?;
         }
