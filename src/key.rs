@@ -22,7 +22,9 @@ const SET: &[u8] = b":elected";
 
 /// One name for several keys, where a key may stand.
 pub(crate) fn join(keys: &[Key]) -> Key {
-    let mut name = Key::new();
+    let prefixes = size_of::<u32>() * keys.len();
+    let mut name =
+        Key::with_capacity(keys.iter().map(|key| key.len()).sum::<usize>() + prefixes + SET.len());
     for key in keys {
         // Each key is checked before the nodes are asked: a longer one is no key.
         let len = u32::try_from(key.len()).unwrap_or(u32::MAX);
@@ -37,7 +39,7 @@ pub(crate) fn join(keys: &[Key]) -> Key {
 #[inline]
 pub(crate) fn split(name: &[u8]) -> Option<Vec<&[u8]>> {
     let mut rest = name.strip_suffix(SET)?;
-    let mut keys = Vec::new();
+    let mut keys = Vec::with_capacity(rest.len() / 8);
     while let Some((len, more)) = rest.split_first_chunk() {
         let len = usize::try_from(u32::from_le_bytes(*len)).ok()?;
         let (key, more) = more.split_at_checked(len)?;

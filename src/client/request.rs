@@ -89,12 +89,7 @@ impl LockRequest {
         let time = now();
         let patience = self.options.patience(time);
         let waits = patience.is_patient;
-        self.span = match key::split(&self.key) {
-            Some(keys) if self.is_set => {
-                CallSpan::of_lock(&keys.join(&b", "[..]), self.options.ttl)
-            }
-            _ => CallSpan::of_lock(&self.key, self.options.ttl),
-        };
+        self.span = CallSpan::of_lock(&self.key, self.options.ttl);
         // The remains of the span are dropped outside of the mutex.
         let mut carried = self.span.clone();
         let rules = &owner.inner.rules;

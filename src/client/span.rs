@@ -11,6 +11,9 @@ use std::time::Duration;
 #[cfg(feature = "tracing")]
 use tracing::{Level, Span, dispatcher, span::Id};
 
+#[cfg(feature = "tracing")]
+use crate::key;
+
 /// A subscriber may never come to the end of the spans: stop at this many.
 #[cfg(feature = "tracing")]
 const DEPTH_MAX: usize = 256;
@@ -45,14 +48,17 @@ impl CallSpan {
         }
     }
 
-    /// The span of a call for a lock, inside the span in which this thread is. It lasts until the
+    /// The span of a call for a lock or a set, inside the span in which this thread is. It lasts until the
     /// call's result, with its time behind others of this process.
     #[cfg_attr(not(feature = "tracing"), expect(unused_variables, reason = "for the span"))]
     pub(super) fn of_lock(key: &[u8], ttl: Duration) -> Self {
         #[cfg(feature = "tracing")]
         {
             let ttl_ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
-            let key = || key.escape_ascii().to_string();
+            let key = || match key::split(key) {
+                Some(keys) => keys.join(&b", "[..]).escape_ascii().to_string(),
+                None => key.escape_ascii().to_string(),
+            };
             let span =
                 tracing::span!(target: "redbolt::lock", Level::DEBUG, "lock", key = key(), ttl_ms);
             Self { span }

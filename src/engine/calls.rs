@@ -121,7 +121,7 @@ impl Engine {
         now: Instant,
     ) -> Option<Vec<Result<OpId, LockError>>> {
         let nodes = self.locks.able_to_batch(kind).filter(|_| !options.is_fenced)?;
-        let (mut attempts, both) = (Vec::new(), self.locks.now(now));
+        let (mut attempts, both) = (Vec::with_capacity(keys.len()), self.locks.now(now));
         let mut begin = |key: &[u8]| {
             let (index, slot) = self.open_attempt(key, options, now)?;
             self.locks.prepare_attempt(index, slot, both);

@@ -7,7 +7,9 @@
 //!   numbers are never added up.
 //! - The first number that a quorum accepted is the fence of the lease, and never changes.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
 
 use crate::quorum::{Electorate, NodeId, NodeMask};
 use crate::rules;
@@ -150,7 +152,7 @@ impl Fencing {
 /// All fenced attempts and leases of an engine.
 #[derive(Clone, Debug, Default)]
 pub(in crate::engine) struct Fences {
-    by_slot: HashMap<SlotIndex, Fencing>,
+    by_slot: FxHashMap<SlotIndex, Fencing>,
     /// The last number that this client proposed.
     last: u64,
     /// Counters that are ahead of the wall clock, by key.

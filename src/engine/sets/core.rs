@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use rustc_hash::FxHashMap;
+
 use crate::engine::locks::batch::BatchKind;
 use crate::engine::locks::op::OpId;
 use crate::engine::locks::slot::LeaseId;
@@ -16,13 +18,13 @@ pub(super) const KEYS_MAX: usize = 64;
 /// All sets of an engine.
 #[derive(Clone, Default)]
 pub(in crate::engine) struct Sets {
-    pub(super) calls: HashMap<OpIndex, Call>,
-    pub(super) changes: HashMap<OpIndex, Change>,
+    pub(super) calls: FxHashMap<OpIndex, Call>,
+    pub(super) changes: FxHashMap<OpIndex, Change>,
     /// For the operation of each key, the operation of the whole set.
-    pub(super) wholes: HashMap<OpIndex, OpIndex>,
-    pub(super) held: HashMap<LeaseId, Held>,
+    pub(super) wholes: FxHashMap<OpIndex, OpIndex>,
+    pub(super) held: FxHashMap<LeaseId, Held>,
     /// Every lease of a set.
-    pub(super) owners: HashMap<LeaseId, Owner>,
+    pub(super) owners: FxHashMap<LeaseId, Owner>,
     /// By lock name, the slots that this client released while at most one other call waited for them.
     pub(super) left: HashMap<Key, u64>,
 }

@@ -53,7 +53,7 @@ impl Engine {
             return Err(ExtendError::Full);
         }
         let index = self.locks.ops.open(OpKind::Set).ok_or(ExtendError::Full)?;
-        let (mut ops, mut result) = (Vec::new(), Ok(()));
+        let (mut ops, mut result) = (Vec::with_capacity(leases.len()), Ok(()));
         for lease in leases {
             match self.locks.extend(lease, ttl, now) {
                 Ok(op) => ops.push(op),
@@ -74,8 +74,9 @@ impl Engine {
             self.release_set(lease, now);
             return Err(UnlockError::Full);
         };
-        let (mut ops, mut result) = (Vec::new(), Ok(Unlocked::Released));
-        for lease in self.leave_set(lease) {
+        let leases = self.leave_set(lease);
+        let (mut ops, mut result) = (Vec::with_capacity(leases.len()), Ok(Unlocked::Released));
+        for lease in leases {
             match self.unlock_key(lease, now) {
                 Ok(op) => ops.push(op),
                 Err(error) => result = worse_release(result, Err(error)),
