@@ -1,5 +1,5 @@
 //! Every order of delivery and loss, for two clients, three nodes, one key and one attempt each, or
-//! one transfer.
+//! one transfer, or two keys of which each client wants both.
 
 #![expect(clippy::print_stdout, reason = "the number of schedules is what the test is for")]
 
@@ -19,8 +19,16 @@ fn all(what: &str, limits: Limits) -> Coverage {
     coverage
 }
 
-const NOTHING: Limits =
-    Limits { nodes: 3, transfer: false, lost: &[], timers: &[], releases: false, ttls: 0 };
+const NOTHING: Limits = Limits {
+    nodes: 3,
+    transfer: false,
+    sets: false,
+    lost: &[],
+    timers: &[],
+    releases: false,
+    ttls: 0,
+    depth: usize::MAX,
+};
 
 /// Goal: exclusion and cleanness do not depend on the orders that seeds happen to draw. Method: all
 /// orders, with the same engine and the same model of a server.
@@ -116,6 +124,26 @@ fn no_order_of_a_transfer_in_which_locks_end_makes_two_holders_or_leaves_a_key()
         let limits = Limits { nodes: 2, ttls: 1, releases, ..TRANSFER };
         transfers("a transfer with a TTL", limits);
     }
+}
+
+// ---- two keys ----
+
+/// By then the calls have asked, were denied, and have begun to wait or to give back.
+const SETS: Limits = Limits { nodes: 2, sets: true, releases: true, depth: 16, ..NOTHING };
+
+/// Goal: no deadlock and no livelock. Method: all orders in which the two calls ask, are denied, wait
+/// and give back; then both must get both keys.
+#[test]
+fn no_order_of_two_calls_for_two_keys_makes_one_wait_on_or_leaves_a_key() {
+    for limits in [SETS, Limits { nodes: 3, depth: 12, ..SETS }] {
+        all("two calls for two keys", limits);
+    }
+}
+
+#[test]
+fn calls_that_keep_the_keys_behind_the_denied_one_are_found_to_wait_for_each_other() {
+    let fault = explore(SETS, Some(Mutant::KeysBehindKept)).expect_err("the rule is broken");
+    assert!(fault.contains("waits on"), "{fault}");
 }
 
 /// The search can fail: it finds the fault to which each of these breakages leads.

@@ -1,5 +1,5 @@
 //! Every order of delivery and loss for two clients and three nodes: one key, one attempt each, or
-//! one transfer from the first client to the second.
+//! one transfer from the first client to the second, or two calls for the same two keys.
 //!
 //! # Method
 //!
@@ -14,8 +14,9 @@
 //!
 //! After a transfer one order stands for many: a client that has released reads at once. Behind
 //! each end nothing is lost, and time goes on in one order. The waiter must get the lock well
-//! before the TTL ends, and release it so that no key is left.
+//! before the TTL ends, and release it so that no key is left. Calls for two keys end in the same way.
 
+mod sets;
 mod transfer;
 mod world;
 
@@ -38,6 +39,8 @@ pub struct Limits {
     /// The first client holds the key and the second waits for it. The search begins with the
     /// release. Otherwise it begins with an attempt of both.
     pub transfer: bool,
+    /// Each client calls for the same two keys, and waits until it has both.
+    pub sets: bool,
     /// The connections, each of a client to a node, of which one may be lost at any time.
     pub lost: &'static [(usize, usize)],
     /// The clients whose next timer may be due at any time, before its answers are read: the end of
@@ -47,6 +50,8 @@ pub struct Limits {
     pub releases: bool,
     /// How often a TTL passes, for all clients and servers, at any time.
     pub ttls: u32,
+    /// So many steps come in all orders. Behind them one order stands for all.
+    pub depth: usize,
 }
 
 /// The coverage of a search.
@@ -172,10 +177,11 @@ impl Search {
                 history.ended_at[client] = Some(history.seen[client].len());
             }
         }
-        let steps = world.steps();
+        let is_deep = path.len() >= world.depth();
+        let steps = if is_deep { Vec::new() } else { world.steps() };
         let mut schedules = 0;
         if steps.is_empty() {
-            self.coverage.won[world.winner().unwrap_or(CLIENTS)] += 1;
+            self.coverage.won[world.first.unwrap_or(CLIENTS)] += 1;
             world.check_end().map_err(fault)?;
             schedules = 1;
         }

@@ -16,7 +16,7 @@ const HELD: Duration = Duration::from_millis(500);
 
 /// By when the waiter has its lock and every key is deleted, once nothing is lost any more. It is
 /// shorter than the TTL, because the end of a TTL must not free the lock.
-const SOON: Duration = Duration::from_secs(2);
+pub(super) const SOON: Duration = Duration::from_secs(2);
 
 impl World {
     /// Up to the release there is one order.
@@ -28,7 +28,7 @@ impl World {
         let patience = TTL * 10;
         self.acquire(WAITER, &LockOptions::new(TTL).retry(retry.timeout(patience)));
         self.arrive().expect("it waits");
-        self.clients[HOLDER].has_won = false;
+        (self.clients[HOLDER].has_won, self.first) = (false, None);
         self.release(HOLDER);
         let engine = &self.clients[HOLDER].engine;
         let is_script = |node: &NodeId| has(engine.output(*node), b"publish");
@@ -71,7 +71,7 @@ impl World {
     }
 
     /// How long it takes until a client has something to do.
-    fn until_due(&self) -> Duration {
+    pub(super) fn until_due(&self) -> Duration {
         let due =
             |client: &Client| client.engine.next_deadline().map_or(SOON, |at| client.now.until(at));
         let next = self.clients.iter().map(due).min().unwrap_or(SOON);

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::{CLIENTS, ENDLESS, Limits, STEPS_MAX, Step, transfer};
+use super::{CLIENTS, ENDLESS, Limits, STEPS_MAX, Step, sets, transfer};
 use crate::config::Config;
 use crate::engine::{Connection, Engine, Event, LeaseId};
 use crate::error::Cause;
@@ -11,6 +11,7 @@ use crate::guards::RestartGuard;
 use crate::options::LockOptions;
 use crate::quorum::NodeId;
 use crate::time::Instant;
+use crate::token::LockToken;
 use redbolt_embedded::Flavor;
 use redbolt_embedded::model::{Life, Progress, Server, ServerOptions, Session};
 
@@ -29,6 +30,8 @@ pub(super) struct World {
     /// By client, then by node.
     conns: Vec<Vec<Conn>>,
     lost: u32,
+    /// The client that won first.
+    pub(super) first: Option<usize>,
     /// The clock of all servers, and how many TTLs have passed.
     pub(super) now: Instant,
     passed: u32,
@@ -64,7 +67,9 @@ impl World {
     pub(super) fn new(limits: Limits) -> Self {
         let start = Instant::from_nanos(1_000_000_000);
         let names = (0..limits.nodes).map(|node| format!("n{node}:1"));
-        let config = Config::new(names).expect("the names differ").direct_wake(limits.transfer);
+        let config = Config::new(names)
+            .expect("the names differ")
+            .direct_wake(limits.transfer || limits.sets);
         let config = config.restart_guard(RestartGuard::Off);
         let servers = (0..limits.nodes).map(|node| {
             let life = Life::new([node as u8; 20], [9; 20], on_server(start), 1_700_000_000_000);
@@ -88,6 +93,7 @@ impl World {
                 .map(|_| (0..limits.nodes).map(|_| Conn::default()).collect())
                 .collect(),
             lost: 0,
+            first: None,
             now: start,
             passed: 0,
             too_late: Vec::new(),
@@ -101,6 +107,8 @@ impl World {
         if limits.transfer {
             world.begin_transfer();
             world.releases_at_once = limits.releases;
+        } else if limits.sets {
+            world.begin_sets();
         } else {
             for client in 0..CLIENTS {
                 world.acquire(client, &LockOptions::new(TTL));
@@ -160,6 +168,7 @@ impl World {
                 this.has_ended = true;
                 this.lease = result.ok();
                 this.has_won = this.lease.is_some();
+                self.first = self.first.or_else(|| this.has_won.then_some(client));
                 if self.releases_at_once {
                     self.release(client);
                 }
@@ -179,6 +188,10 @@ impl World {
     /// Whether the order of different nodes makes no difference to the client from now on.
     pub(super) fn is_done(&self, client: usize) -> bool {
         let this = &self.clients[client];
+        // Another call for the same keys tells this client that it waits.
+        if self.limits.sets {
+            return false;
+        }
         if !self.limits.transfer {
             return this.has_ended;
         }
@@ -188,9 +201,14 @@ impl World {
         this.has_released && (timers.is_empty() || lost.is_empty())
     }
 
-    /// The client that has won since the search began.
-    pub(super) fn winner(&self) -> Option<usize> {
-        self.clients.iter().position(|client| client.has_won)
+    /// How many steps come in all orders.
+    pub(super) const fn depth(&self) -> usize {
+        self.limits.depth
+    }
+
+    /// The keys of the locks.
+    const fn keys(&self) -> &'static [&'static [u8]] {
+        if self.limits.sets { &sets::KEYS } else { &[KEY] }
     }
 
     /// The steps that may come next without a fault.
@@ -371,21 +389,24 @@ impl World {
         for (client, this) in self.clients.iter().enumerate() {
             let Some(lease) = this.lease else { continue };
             let left = this.engine.remaining_at(lease, this.now);
-            let name = this.engine.lease_name(lease).filter(|_| !left.is_zero());
-            let Some((_, token)) = name else { continue };
+            if left.is_zero() {
+                continue;
+            }
             holders += 1;
             let now = on_server(self.now);
             let left_ms = i64::try_from(left.as_millis()).unwrap_or(i64::MAX);
-            let is_ground = |server: &mut Server| {
-                server.value(KEY, now) == Some(token.as_bytes())
-                    && server.ttl_ms(KEY, now).is_some_and(|ttl_ms| ttl_ms >= left_ms)
-            };
-            let votes =
-                self.servers.iter_mut().map(is_ground).filter(|is_ground| *is_ground).count();
-            if votes <= self.limits.nodes / 2 {
-                return Err(format!(
-                    "client {client} holds for {left:?} what {votes} nodes hold for it"
-                ));
+            for (key, token) in names(&this.engine, lease) {
+                let is_ground = |server: &mut Server| {
+                    server.value(&key, now) == Some(token.as_bytes())
+                        && server.ttl_ms(&key, now).is_some_and(|ttl_ms| ttl_ms >= left_ms)
+                };
+                let votes =
+                    self.servers.iter_mut().map(is_ground).filter(|is_ground| *is_ground).count();
+                if votes <= self.limits.nodes / 2 {
+                    return Err(format!(
+                        "client {client} holds for {left:?} what {votes} nodes hold for it"
+                    ));
+                }
             }
         }
         if holders > 1 { Err("two clients hold the lock".to_owned()) } else { Ok(()) }
@@ -395,6 +416,9 @@ impl World {
     pub(super) fn check_end(&mut self) -> Result<(), String> {
         if self.limits.transfer {
             return self.check_transfer();
+        }
+        if self.limits.sets {
+            return self.check_sets();
         }
         if let Some(client) = self.clients.iter().position(|client| !client.has_ended) {
             return Err(format!("the attempt of client {client} has not ended"));
@@ -413,19 +437,30 @@ impl World {
     /// No key is left that no client holds.
     pub(super) fn check_keys(&mut self) -> Result<(), String> {
         let now = self.clients[0].now.max(self.clients[1].now);
+        let keys = self.keys();
         for (node, server) in self.servers.iter_mut().enumerate() {
-            let Some(value) = server.value(KEY, on_server(now)) else { continue };
-            let is_held = self.clients.iter().any(|client| {
-                let name = client.lease.and_then(|lease| client.engine.lease_name(lease));
-                name.is_some_and(|(_, token)| token.as_bytes() == value)
-            });
-            let is_late = |(at, ran): &(usize, Vec<u8>)| *at == node && has(ran, value);
-            if !is_held && !self.too_late.iter().any(is_late) {
-                return Err(format!("node {node} is left with a key that nobody holds"));
+            for key in keys {
+                let Some(value) = server.value(key, on_server(now)) else { continue };
+                let is_held = self.clients.iter().any(|client| {
+                    let held = client.lease.map(|lease| names(&client.engine, lease));
+                    let mut held = held.into_iter().flatten();
+                    held.any(|(held, token)| held == *key && token.as_bytes() == value)
+                });
+                let is_late = |(at, ran): &(usize, Vec<u8>)| *at == node && has(ran, value);
+                if !is_held && !self.too_late.iter().any(is_late) {
+                    return Err(format!("node {node} is left with a key that nobody holds"));
+                }
             }
         }
         Ok(())
     }
+}
+
+/// Key and token of each key of a lease that is held.
+fn names(engine: &Engine, lease: LeaseId) -> Vec<(Vec<u8>, LockToken)> {
+    let first = engine.held_name(lease).into_iter();
+    let more = engine.more_names(lease).map(|(key, token, _)| (key, token));
+    first.chain(more).map(|(key, token)| (key.to_vec(), LockToken::new(token))).collect()
 }
 
 fn place(bytes: &[u8], part: &[u8]) -> Option<usize> {
