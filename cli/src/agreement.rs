@@ -42,7 +42,7 @@ struct Difference {
 }
 
 /// Judges the lists of the nodes.
-pub(crate) fn judge(seen: Clients, nodes: &[Examined]) -> Agreed {
+pub(crate) fn judge(seen: Clients, nodes: &[Examined], max_clock_skew: Duration) -> Agreed {
     // If every node keeps every write, no restart forgets a lock, and the guard guards nothing.
     let is_guarded = !nodes.iter().all(|node| node.was_asked() && node.may_forget().is_none());
     // Where no node has replicas, there is no failover to guard against.
@@ -57,7 +57,7 @@ pub(crate) fn judge(seen: Clients, nodes: &[Examined]) -> Agreed {
     differing.sort_by_key(|differing| differing.level != Level::Unsafe);
     let (level, text) = verdict(&seen, &differing);
     let mut checks = vec![Check { topic: "agreement", level, text }];
-    checks.extend(step.map(|step| step.check(seen.own.max_ttl)));
+    checks.extend(step.map(|step| step.check(seen.own.max_ttl, max_clock_skew)));
     Agreed { checks, differing, seen }
 }
 

@@ -100,7 +100,7 @@ fn look(global: &Global, args: &DoctorArgs) -> Result<Found, Failure> {
             ..examined(report, asked_us)
         })
         .collect();
-    let agreed = agreement::judge(others, &nodes);
+    let agreed = agreement::judge(others, &nodes, clients.max_clock_skew);
     let mut advice = advise(&nodes, &clients);
     advice.checks.extend(agreed.checks.iter().cloned());
     if let (Some(key), Some(slots)) = (&args.key, args.slots) {

@@ -48,9 +48,9 @@ impl Step {
     }
 
     /// The step, and when the next one may begin.
-    pub(crate) fn check(self, max_ttl: Duration) -> Check {
+    pub(crate) fn check(self, max_ttl: Duration, max_clock_skew: Duration) -> Check {
         let Self { present, both, next, others, silent } = self;
-        let wait = short(max_ttl);
+        let (wait, skew) = (short(max_ttl), short(max_clock_skew * 2));
         let level = if present > 0 && next > 0 { Level::Unsafe } else { Level::Note };
         let advice = match (present, both, next) {
             (1.., _, 1..) => {
@@ -64,8 +64,9 @@ impl Step {
                  clients: so it is not known whether a client has the present list alone"
             ),
             (0, 1.., _) => format!(
-                "give them the next list alone, but not before {wait} have passed since the last client of \
-                 the present list alone ended or got both; the doctor sees connected clients only"
+                "give them the next list alone, but not before {wait} (with fences, {skew} more) have passed \
+                 since the last client of the present list alone ended or got both; the doctor sees \
+                 connected clients only"
             ),
             (0, 0, 1..) => "the nodes that are in the present list alone may be stopped".to_owned(),
             (0, 0, 0) => "no client with these lists is connected".to_owned(),
@@ -87,8 +88,16 @@ mod tests {
         for (counts, level, said) in [
             ([3, 0, 0, 0, 0], Level::Note, "give those with the present list alone both lists"),
             ([1, 2, 0, 0, 1], Level::Note, "give those with the present list alone both lists"),
-            ([0, 3, 0, 0, 0], Level::Note, "not before 30.0 s have passed"),
-            ([0, 2, 1, 0, 0], Level::Note, "not before 30.0 s have passed"),
+            (
+                [0, 3, 0, 0, 0],
+                Level::Note,
+                "not before 30.0 s (with fences, 2.0 s more) have passed",
+            ),
+            (
+                [0, 2, 1, 0, 0],
+                Level::Note,
+                "not before 30.0 s (with fences, 2.0 s more) have passed",
+            ),
             ([0, 3, 0, 1, 0], Level::Note, "it is not known"),
             ([0, 3, 0, 0, 1], Level::Note, "it is not known"),
             ([1, 2, 1, 0, 0], Level::Unsafe, "can hold one lock"),
@@ -97,7 +106,7 @@ mod tests {
         ] {
             let [present, both, next, others, silent] = counts;
             let step = Step { present, both, next, others, silent };
-            let check = step.check(Duration::from_secs(30));
+            let check = step.check(Duration::from_secs(30), Duration::from_secs(1));
             assert_eq!(check.level, level, "{check:?}");
             assert!(check.text.contains(said), "{check:?}");
         }
