@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use redbolt::inspect::Query;
 use redbolt::{Client, IdleStrategy, Retry, now};
 
 use crate::nodes::{Keys, Setup, config};
@@ -17,14 +18,19 @@ const TIME: Duration = Duration::from_secs(4);
 const HOLD: Duration = Duration::from_micros(100);
 
 pub(crate) fn run(options: &Options) -> Anything {
-    println!("| nodes | keys | p50 of all at once | of one key's | p50 of one after the other |");
-    println!("|---|---|---|---|---|");
+    println!(
+        "| nodes | keys | by | p50 of all at once | of one key's | p50 of one after the other |"
+    );
+    println!("|---|---|---|---|---|---|");
     let Some(setup) = Setup::new(5)? else { return Ok(()) };
     // One node, which has the time of a core, and five that share one.
     for nodes in [1, 5] {
         let addresses = setup.addresses.get(..nodes).unwrap_or_default();
         for count in [1, 2, 10, 64] {
-            latency(addresses, count, options.slices)?;
+            latency(addresses, (count, "MSETEX"), options.slices)?;
+        }
+        if let Some(addresses) = without_msetex(addresses)? {
+            latency(&addresses, (10, "SET"), options.slices)?;
         }
     }
     println!("\nFive nodes, five keys, each held for {HOLD:?}, a client per caller:\n");
@@ -34,8 +40,22 @@ pub(crate) fn run(options: &Options) -> Anything {
     turns(&setup.addresses, true, true)
 }
 
+/// The addresses with a user that may not run the command, so that its calls ask by SETs. `None` if
+/// the nodes have no users.
+fn without_msetex(addresses: &[String]) -> Anything<Option<Vec<String>>> {
+    let client = Client::connect(config(addresses, IdleStrategy::Park)?)?;
+    let words: [&[u8]; 10] = [
+        b"ACL", b"SETUSER", b"plain", b"reset", b"on", b"nopass", b"~*", b"&*", b"+@all",
+        b"-msetex",
+    ];
+    let answers = client.query(&Query::new().all(&words)).wait()?;
+    let is_refused = answers.iter().flat_map(|it| &it.replies).any(|it| it.text() != Some(b"OK"));
+    let with_user = |address: &String| format!("redis://plain:any@{address}");
+    Ok((!is_refused).then(|| addresses.iter().map(with_user).collect()))
+}
+
 /// So many keys by one call, beside one key, and beside as many calls one after the other.
-fn latency(addresses: &[String], count: usize, slices: usize) -> Anything {
+fn latency(addresses: &[String], (count, by): (usize, &str), slices: usize) -> Anything {
     let client = Client::connect(config(addresses, IdleStrategy::Park)?)?;
     let mut context = (client, Keys::new());
     let cycles = (CYCLES / count).max(20);
@@ -65,7 +85,10 @@ fn latency(addresses: &[String], count: usize, slices: usize) -> Anything {
     let [_, p50, ratio] = medians(&one, |times| percentile(times, 0.5));
     let each = alternate(slices, &mut context, |it| at_once(it, count), by_turns)?;
     let [_, loop_p50, _] = medians(&each, |times| percentile(times, 0.5));
-    println!("| {} | {count} | {p50:.1} us | {ratio:.2} | {loop_p50:.1} us |", addresses.len());
+    println!(
+        "| {} | {count} | {by} | {p50:.1} us | {ratio:.2} | {loop_p50:.1} us |",
+        addresses.len()
+    );
     Ok(())
 }
 
