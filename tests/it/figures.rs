@@ -93,6 +93,59 @@ fn a_figure_without_a_record_is_noticed() {
     assert_eq!(told("| 9 | 1.10 | 20 |\n## Two\n| p |\n|---|\n| 1 |").1.len(), 1);
 }
 
+/// A time in microseconds or a count, and half of its last digit; `None` for words.
+fn told(cell: &str) -> Option<(f64, f64)> {
+    let cell = cell.split(" (").next().unwrap_or_default();
+    let (number, unit) = match cell.split_once(' ') {
+        Some((number, "us")) => (number, 1.0),
+        Some((number, "ms")) => (number, 1e3),
+        Some(_) => return None,
+        None => (cell, 1.0),
+    };
+    let number = number.replace(',', "");
+    let decimals = number.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+    let last_digit = (0..decimals).fold(unit, |digit, _| digit / 10.0);
+    Some((number.parse::<f64>().ok()? * unit, last_digit / 2.0))
+}
+
+/// The median over the runs of a figure of `peers.csv`.
+fn median_of(record: &str, [client, setup, figure]: [&str; 3], is_p99: bool) -> f64 {
+    let rows = record.lines().filter_map(|line| {
+        let mut fields = line.split(',').skip(1);
+        let is_it = [client, setup, figure].into_iter().eq(fields.by_ref().take(3));
+        if is_it { fields.nth(usize::from(is_p99))?.parse().ok() } else { None }
+    });
+    let mut values: Vec<f64> = rows.collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+#[test]
+fn each_figure_of_another_client_is_the_median_of_its_runs() {
+    const COLUMNS: [(&str, bool); 6] = [
+        ("acquire", false),
+        ("acquire", true),
+        ("cycles", false),
+        ("hand-over", false),
+        ("one hung", false),
+        ("one slow", false),
+    ];
+    let (perf, record) = (read("PERF.md"), read(format!("{FOLDER}peers.csv")));
+    let (_, page) = perf.split_once("<!-- benches/peers/run writes").expect("the table");
+    let mut looked = 0;
+    for row in page.lines().map(cells).filter(|row| row.len() == 2 + COLUMNS.len()) {
+        let [client, setup, figures @ ..] = row.as_slice() else { continue };
+        let setup = if *setup == "tuned" { "tuned" } else { "default" };
+        for (cell, (figure, is_p99)) in figures.iter().zip(COLUMNS) {
+            let Some((value, tolerance)) = told(cell) else { continue };
+            let median = median_of(&record, [client, setup, figure], is_p99);
+            looked += 1;
+            assert!((value - median).abs() <= tolerance * 1.01, "{client}, {figure}: {cell}");
+        }
+    }
+    assert!(looked > 100, "{looked} figures");
+}
+
 #[test]
 fn the_headline_of_the_readme_is_that_of_perf() {
     let (readme, perf) = (read("README.md"), read("PERF.md"));
