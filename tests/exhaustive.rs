@@ -129,7 +129,7 @@ fn no_order_of_a_transfer_in_which_locks_end_makes_two_holders_or_leaves_a_key()
 // ---- two keys ----
 
 /// By then the calls have asked, were denied, and have begun to wait or to give back.
-const SETS: Limits = Limits { nodes: 2, sets: true, releases: true, depth: 16, ..NOTHING };
+const SETS: Limits = Limits { nodes: 2, sets: true, releases: true, depth: 14, ..NOTHING };
 
 /// Goal: no deadlock and no livelock. Method: all orders in which the two calls ask, are denied, wait
 /// and give back; then both must get both keys.

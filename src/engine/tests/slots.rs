@@ -89,6 +89,31 @@ fn the_slot_that_was_left_last_is_asked_for_first() {
     }
 }
 
+/// As where a reader comes back beside a writer, which takes all slots.
+#[test]
+fn a_call_waits_for_the_slot_that_its_client_left_if_all_are_taken() {
+    let (mut rig, mut stores) = (Rig::new(3), stores(3));
+    for _ in 0..8 {
+        let lease = tried(&mut rig, &mut stores, &slots(8)).unwrap();
+        let key = key_of(&rig, lease);
+        rig.engine.release(lease, rig.now);
+        serve(&mut rig, &mut stores);
+        let all: Vec<String> = (0..8).map(|slot| format!("n:slot:{slot}")).collect();
+        all.iter().for_each(|key| hold_elsewhere(&mut stores, key));
+        let op = rig.engine.lock(b"n", &every(50 * MS).slots(8), rig.now).unwrap();
+        let mut asked = Vec::new();
+        for _ in 0..4 {
+            asked.extend(serve(&mut rig, &mut stores));
+            assert!(rig.engine.poll_event(rig.now).is_none(), "it waits");
+        }
+        asked.retain(|command| command.starts_with("SET "));
+        assert_eq!(asked, [format!("SET {key}")]);
+        rig.engine.cancel(op, rig.now);
+        run(&mut rig, &mut stores, 50 * MS);
+        all.iter().for_each(|key| let_go(&mut stores, key));
+    }
+}
+
 #[test]
 fn a_call_that_waits_takes_any_slot_that_is_free() {
     for freed in ["n:slot:0", "n:slot:1", "n:slot:2", "n:slot:3"] {
