@@ -48,8 +48,8 @@ impl CallSpan {
         }
     }
 
-    /// The span of a call for a lock or a set, inside the span in which this thread is. It lasts until the
-    /// call's result, with its time behind others of this process.
+    /// The span of a call for a lock or a set, inside the span in which this thread is. It lasts until
+    /// the call's result, with its time behind others of this process.
     #[cfg_attr(not(feature = "tracing"), expect(unused_variables, reason = "for the span"))]
     pub(super) fn of_lock(key: &[u8], ttl: Duration) -> Self {
         #[cfg(feature = "tracing")]

@@ -93,19 +93,13 @@ fn a_figure_without_a_record_is_noticed() {
     assert_eq!(told("| 9 | 1.10 | 20 |\n## Two\n| p |\n|---|\n| 1 |").1.len(), 1);
 }
 
-/// A time in microseconds or a count, and half of its last digit; `None` for words.
+/// The figure of a cell, and half of its last digit; `None` for words.
 fn told(cell: &str) -> Option<(f64, f64)> {
-    let cell = cell.split(" (").next().unwrap_or_default();
-    let (number, unit) = match cell.split_once(' ') {
-        Some((number, "us")) => (number, 1.0),
-        Some((number, "ms")) => (number, 1e3),
-        Some(_) => return None,
-        None => (cell, 1.0),
-    };
-    let number = number.replace(',', "");
+    let number = cell.split(' ').next()?;
     let decimals = number.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+    let unit = if cell.contains(" ms") { 1e3 } else { 1.0 };
     let last_digit = (0..decimals).fold(unit, |digit, _| digit / 10.0);
-    Some((number.parse::<f64>().ok()? * unit, last_digit / 2.0))
+    Some((figure(cell)?, last_digit / 2.0))
 }
 
 /// The median over the runs of a figure of `peers.csv`.

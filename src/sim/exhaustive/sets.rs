@@ -1,19 +1,14 @@
 //! Two calls for the same two keys, begun at the same time. Both wait until they have both keys.
 
-use std::time::Duration;
-
 use super::CLIENTS;
-use super::transfer::SOON;
-use super::world::{TTL, World};
-use crate::options::LockOptions;
-use crate::retry::Retry;
+use super::transfer::{SOON, patient};
+use super::world::World;
 
 pub(super) const KEYS: [&[u8]; 2] = [b"a", b"b"];
 
 impl World {
     pub(super) fn begin_sets(&mut self) {
-        let retry = Retry::every(Duration::from_millis(5), Duration::ZERO).timeout(TTL * 10);
-        let options = LockOptions::new(TTL).retry(retry);
+        let options = patient();
         for client in 0..CLIENTS {
             let this = &mut self.clients[client];
             let op = this.engine.lock_all(&KEYS, &options, this.now);

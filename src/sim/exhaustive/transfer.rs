@@ -18,15 +18,19 @@ const HELD: Duration = Duration::from_millis(500);
 /// shorter than the TTL, because the end of a TTL must not free the lock.
 pub(super) const SOON: Duration = Duration::from_secs(2);
 
+/// A call that waits for longer than a TTL.
+pub(super) fn patient() -> LockOptions {
+    let retry = Retry::every(Duration::from_millis(5), Duration::ZERO);
+    LockOptions::new(TTL).retry(retry.timeout(TTL * 10))
+}
+
 impl World {
     /// Up to the release there is one order.
     pub(super) fn begin_transfer(&mut self) {
         self.acquire(HOLDER, &LockOptions::new(TTL));
         self.arrive().expect("nobody else is there");
         self.pass(HELD);
-        let retry = Retry::every(Duration::from_millis(5), Duration::ZERO);
-        let patience = TTL * 10;
-        self.acquire(WAITER, &LockOptions::new(TTL).retry(retry.timeout(patience)));
+        self.acquire(WAITER, &patient());
         self.arrive().expect("it waits");
         (self.clients[HOLDER].has_won, self.first) = (false, None);
         self.release(HOLDER);
