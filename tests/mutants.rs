@@ -46,6 +46,7 @@ const CAUGHT_BY: &[(Mutant, u64)] = &[
     (Mutant::RecreatedKeyCountsAsExtended, 36),
     (Mutant::RefusalAccepted, 8172),
     (Mutant::ReleaserBarges, 37),
+    (Mutant::SecondListForgottenInChange, 135),
     (Mutant::SiblingNotWoken, 94),
     (Mutant::SiblingsStruck, 206),
     (Mutant::TaintedNodeExtended, 316),

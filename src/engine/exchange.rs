@@ -141,7 +141,8 @@ impl Locks {
     fn change_lists(&mut self, electorate: Electorate, in_row: u8, now: Now) -> Vec<SlotIndex> {
         let settings = &mut self.settings;
         settings.former = settings.electorate.among_others();
-        settings.electorate = electorate.among_others();
+        settings.electorate =
+            rules::lists_from_now_on(electorate, electorate.first_alone()).among_others();
         settings.quorum = electorate.least();
         if !self.nodes.is_closing() {
             settings.transfers_in_row = in_row;

@@ -2,7 +2,7 @@
 
 #[cfg(feature = "sim")]
 use super::{Kind, Mutant, chosen};
-use crate::quorum::{NodeId, NodeMask};
+use crate::quorum::{Electorate, NodeId, NodeMask};
 use crate::time::Instant;
 
 rules! { NODES:
@@ -128,6 +128,11 @@ rules! { NODES:
     fn is_too_early(is_early: bool) -> bool { is_early }
     /// Lists change at any time.
     ListsLeftTooEarly => ByTest { false }
+
+    /// Of two lists to which a running client goes over, both decide from then on.
+    fn lists_from_now_on(both: Electorate, first: Electorate) -> Electorate { both }
+    /// A running client goes over to the first of two lists alone.
+    SecondListForgottenInChange => NoQuorum { first }
 
     /// A lease that began before its client's lists changed lasts as long as the lists of then allow.
     fn decided_as_begun(is_former: bool) -> bool { is_former }

@@ -20,7 +20,7 @@ use crate::client::front::Front;
 use crate::config::Config;
 use crate::engine::{Connection, Engine, LeaseId, NodeState};
 use crate::generator::Generator;
-use crate::quorum::NodeId;
+use crate::quorum::{NodeId, NodeMask};
 use crate::rules::{self, Kind};
 use crate::time::Instant;
 use crate::token::LockToken;
@@ -62,6 +62,9 @@ pub(super) struct SimClient {
     stage: Stage,
     /// Its lists of nodes have changed, and its engine does not know yet.
     pub(super) has_new_lists: bool,
+    /// The lists of which it needs a quorum each, and since when; no lists if clients do not differ
+    /// in that.
+    pub(super) lists: Vec<(Global, Vec<NodeMask>)>,
     stopped_until: Global,
     /// How long it stood still, in all.
     pub(super) stood: Global,
@@ -134,6 +137,7 @@ impl SimClient {
             closing: None,
             stage: Stage::Asleep,
             has_new_lists: false,
+            lists: vec![(0, plan.lists_of(client))],
             stopped_until: 0,
             stood: 0,
             stood_before: 0,
@@ -210,6 +214,9 @@ impl World {
         loop {
             let next = self.step(client, self.clients[client].stage);
             let next = self.stray_from(next);
+            if self.plan.changes_lists() {
+                self.note_lists(client);
+            }
             self.clients[client].stage = next;
             if matches!(next, Stage::Asleep) {
                 return self.sleep(client);

@@ -92,7 +92,8 @@ impl World {
                         .filter_map(|node| NodeId::new(self.plan.server_of(node.index())))
                         .map(NodeMask::of)
                         .fold(NodeMask::EMPTY, NodeMask::union);
-                    let is_quorum = self.is_quorum(client, servers);
+                    let began = self.clients[client].tasks[task].began;
+                    let is_quorum = self.is_quorum(client, servers, began);
                     self.oracle.check(Kind::NoQuorum, is_quorum, || {
                         format!("a lease with the votes of {servers:?}")
                     });

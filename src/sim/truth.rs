@@ -51,23 +51,24 @@ impl World {
                 // truth.
                 held.set(id, until + 2_000_000 >= end || self.has_forgotten(node, began));
             }
-            let is_quorum = self.is_quorum(client, held);
+            let is_quorum = self.is_quorum(client, held, began);
             self.oracle.check(Kind::NoGround, is_quorum, || {
                 format!("client {client} holds a lease of task {task} until {end} by {held:?}")
             });
         }
     }
 
-    /// Whether these servers are a quorum, for this client.
-    pub(super) fn is_quorum(&self, client: usize, servers: NodeMask) -> bool {
-        match self.plan.lists_of(client) {
-            None => servers.has_at_least(u32::try_from(self.plan.quorum).unwrap_or(u32::MAX)),
-            Some(mut lists) => {
-                let is_of = |list: NodeMask| servers.intersection(list).count() > list.count() / 2;
-                // A lease may have begun under the old list, or be on the new one alone.
-                if self.plan.changes_lists() { lists.any(is_of) } else { lists.all(is_of) }
-            }
-        }
+    /// Whether these servers are a quorum for a call of this client that began at `began`: of each
+    /// of the lists that it had at some moment since.
+    pub(super) fn is_quorum(&self, client: usize, servers: NodeMask, began: Global) -> bool {
+        let is_of = |list: &NodeMask| servers.intersection(*list).count() > list.count() / 2;
+        let history = &self.clients[client].lists;
+        let until = history.iter().skip(1).map(|(since, _)| *since).chain([Global::MAX]);
+        let mut had = history.iter().zip(until).filter(|(_, until)| *until >= began);
+        had.any(|((_, lists), _)| match lists.as_slice() {
+            [] => servers.has_at_least(u32::try_from(self.plan.quorum).unwrap_or(u32::MAX)),
+            lists => lists.iter().all(is_of),
+        })
     }
 
     /// A lease that was released is over, whether it was handed over, lingers or was deleted.

@@ -114,11 +114,17 @@ impl Plan {
         self.rare.unlike.change.is_some()
     }
 
-    /// The lists of which a client needs a quorum each, if clients differ in that.
-    pub(super) fn lists_of(&self, client: usize) -> Option<impl Iterator<Item = NodeMask>> {
-        let (list, next, joint) = self.rare.unlike.lists?;
-        let is_joint = joint >> client & 1 == 1 || self.changes_lists();
-        Some(std::iter::once(NodeMask::first(list)).chain(is_joint.then_some(mask(next))))
+    /// The lists that a client has been given; it needs a quorum of each. None if clients do not
+    /// differ in that.
+    pub(super) fn lists_of(&self, client: usize) -> Vec<NodeMask> {
+        let Some((list, next, joint)) = self.rare.unlike.lists else { return Vec::new() };
+        let (old, next) = (NodeMask::first(list), mask(next));
+        match self.rare.unlike.change {
+            None if joint >> client & 1 == 1 => vec![old, next],
+            None | Some(Change::Old) => vec![old],
+            Some(Change::ToBoth | Change::Both(_)) => vec![old, next],
+            Some(Change::ToNew) => vec![next],
+        }
     }
 
     /// The longest TTL that a client may ask for.
@@ -203,6 +209,19 @@ impl World {
             let config = self.plan.config_of(client, &self.config);
             let now = this.local(self.now);
             this.engine.set_nodes(&config, now).expect("a list stays");
+        }
+    }
+
+    /// Notes which lists decide, once the engine says that it has gone over to those that it was
+    /// given.
+    pub(super) fn note_lists(&mut self, client: usize) {
+        let this = &self.clients[client];
+        if this.has_new_lists || this.engine.is_exchanging() {
+            return;
+        }
+        let lists = self.plan.lists_of(client);
+        if this.lists.last().is_none_or(|(_, last)| *last != lists) {
+            self.clients[client].lists.push((self.now, lists));
         }
     }
 

@@ -306,6 +306,7 @@ impl Locks {
             causes,
             names: Arc::clone(self.nodes.names()),
             quorum: self.settings.quorum,
+            is_joint: self.settings.electorate.is_joint(),
             quarantine_ms: self.quarantine_ms(now),
             key: None,
         }
