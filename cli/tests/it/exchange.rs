@@ -18,6 +18,8 @@ use redbolt_rig::{Kind, PATIENCE, RealServer, StopAtEnd, eventually, kind_or_ski
 /// The longest TTL of these locks.
 const MAX_TTL: Duration = Duration::from_millis(1500);
 
+const NODE_TIMEOUT: &str = "2s";
+
 const SELLERS: usize = 8;
 
 /// A sale: takes one piece from the stock, and says so.
@@ -50,9 +52,10 @@ impl Fleet {
         };
         let next = next.map(|range| format!("next-nodes = [{}]\n", list(range)));
         let text = format!(
-            "nodes = [{}]\n{}max-ttl = \"1500ms\"\nmax-clock-skew = \"1ms\"\nnode-timeout = \"2s\"\n",
+            "nodes = [{}]\n{}max-ttl = \"1500ms\"\nmax-clock-skew = \"1ms\"\nnode-timeout = {:?}\n",
             list(nodes),
-            next.unwrap_or_default()
+            next.unwrap_or_default(),
+            NODE_TIMEOUT
         );
         fs::write(self.file("new"), text).expect("a file");
         fs::rename(self.file("new"), self.file("config")).expect("a file");
@@ -89,6 +92,15 @@ fn sell(fleet: &Fleet, sales: &AtomicUsize, end_of_day: &AtomicBool) {
     }
 }
 
+/// Takes a lock that nobody else wants, again and again until `end`. Each time the lock is there
+/// within `node-timeout`: there is no longer moment without locks.
+fn probe(fleet: &Fleet, end_of_day: &AtomicBool) {
+    while !end_of_day.load(Ordering::SeqCst) {
+        let probe = ["run", "-w", NODE_TIMEOUT, "--ttl", "1500ms", "probe", "--", "true"];
+        end(fleet.command(&probe)).expect(0);
+    }
+}
+
 fn number(file: &Path) -> usize {
     fs::read_to_string(file).expect("a file").trim().parse().expect("a number")
 }
@@ -120,6 +132,7 @@ fn eight_processes_sell_a_stock_while_their_nodes_are_exchanged() {
         for _ in 0..SELLERS {
             scope.spawn(|| sell(&fleet, &sales, &end_of_day));
         }
+        scope.spawn(|| probe(&fleet, &end_of_day));
         let goes_on = || {
             let before = sales.load(Ordering::SeqCst);
             assert!(eventually(PATIENCE, || sales.load(Ordering::SeqCst) > before + SELLERS));
