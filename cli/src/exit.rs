@@ -176,10 +176,10 @@ impl Failure {
         let votes = ballot.votes();
         let nodes: Vec<_> = votes.map(|(name, vote)| NodeVote::new(name, vote, denied)).collect();
         let message = format!(
-            "{what}: {} of {} nodes {did}, {} needed",
+            "{what}: {} of {} nodes {did}, {}",
             ballot.granted(),
             nodes.len(),
-            ballot.quorum()
+            ballot.needed()
         );
         let mut failure = Self::new(code, kind, message);
         failure.add_causes(grouped(&nodes));

@@ -182,6 +182,7 @@ impl Rules {
             causes: [cause; NODES_MAX],
             names,
             quorum: electorate.least(),
+            is_joint: electorate.is_joint(),
             quarantine_ms: 0,
             key: None,
         }

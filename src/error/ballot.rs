@@ -32,6 +32,8 @@ pub struct Ballot {
     pub(crate) causes: [Cause; NODES_MAX],
     pub(crate) names: Arc<[Box<str>]>,
     pub(crate) quorum: u32,
+    /// A quorum of each of two lists was needed.
+    pub(crate) is_joint: bool,
     /// How long quarantines still keep a quorum from voting, in milliseconds; 0 if they do not.
     pub(crate) quarantine_ms: u32,
     /// The key of a call for several.
@@ -75,10 +77,20 @@ impl Ballot {
         self.denied.count()
     }
 
-    /// How many votes were needed.
+    /// How many votes were needed; of [two lists](crate::Config::next_nodes), at least.
     #[must_use]
     pub const fn quorum(&self) -> u32 {
         self.quorum
+    }
+
+    /// What was needed, for people: `3 needed`, or `a quorum of each list needed`.
+    #[must_use]
+    pub fn needed(&self) -> String {
+        if self.is_joint {
+            "a quorum of each list needed".to_owned()
+        } else {
+            format!("{} needed", self.quorum)
+        }
     }
 
     /// How long until enough restarted nodes may vote, if nothing else is missing.
@@ -93,7 +105,7 @@ impl fmt::Display for Ballot {
         if let Some(key) = self.key() {
             write!(f, "{}: ", key.escape_ascii())?;
         }
-        write!(f, "{} of {} granted, {} needed", self.granted(), self.names.len(), self.quorum)?;
+        write!(f, "{} of {} granted, {}", self.granted(), self.names.len(), self.needed())?;
         let mut mark = "; ";
         for (name, vote) in self.votes() {
             let cause = match vote {

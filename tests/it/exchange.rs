@@ -139,6 +139,8 @@ fn a_client_does_not_connect_while_a_quorum_of_the_next_nodes_does_not_answer() 
     let ConnectError::NoQuorum(ballot) = error else { panic!("{error}") };
     let (present, away) = (Cause::None, Cause::ConnectTimeout);
     assert_eq!(causes(&ballot), [present, present, present, away, away]);
+    let counts = "3 of 5 granted, a quorum of each list needed";
+    assert!(ballot.to_string().starts_with(counts), "{ballot}");
     frozen.iter().for_each(|node| node.thaw());
     assert!(eventually(PATIENCE, || connect(Step::Joint).is_ok()));
 }
