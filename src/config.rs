@@ -267,9 +267,9 @@ impl Config {
         }
     }
 
-    /// The name of this client in the nodes' CLIENT LIST, and in the lines of `redbolt status`
-    /// about a holder, beside its host and process id. By default the name of the program; 1 to 64
-    /// letters, digits and `.-_+@/`.
+    /// The name of this client in the nodes' CLIENT LIST. `redbolt status` shows it beside the host
+    /// and process id of a holder. By default the name of the program; 1 to 64 letters, digits and
+    /// `.-_+@/`.
     ///
     /// The whole name is `redbolt:1:ID:HOST:PID:NAME`, where ID begins all tokens of the client.
     /// Behind another colon follow the settings on which all clients of its locks must agree
@@ -297,8 +297,8 @@ impl Config {
         self
     }
 
-    /// How many times in a row releases may hand the lock over to the first waiter, before the key
-    /// is free for a moment. 16 by default.
+    /// How many releases in a row may hand the lock over to the first waiter. Then the key is free
+    /// for a moment. 16 by default.
     ///
     /// A hand-over takes one round trip. A wake takes two: one to the waiter, and one for its
     /// attempt. Clients of other kinds see the key standing meanwhile, and get their turn when it
@@ -327,8 +327,8 @@ impl Config {
         self
     }
 
-    /// How long the nodes keep the counter of a key's fences after a client last raised it. 24 h by
-    /// default, or longer if `max_ttl` and twice the skew are longer. The range is from
+    /// How long the nodes keep the counter of a key's fences after a client last raised it. By
+    /// default 24 h, and at least `max_ttl` and twice the skew. The range is from
     /// [`max_ttl`](Self::max_ttl) and twice [`max_clock_skew`](Self::max_clock_skew) to 10 years.
     #[must_use]
     pub const fn fence_ttl(mut self, ttl: Duration) -> Self {

@@ -55,8 +55,8 @@ use thiserror::Error;
 /// - **One gate for each lock key.** Numbers compare only within one key.
 /// - **Store the number with the data, if the data outlives the process.** The gate forgets at a
 ///   restart. Begin again with [`Fence::since`] and the stored number.
-/// - **The first act of a holder touches the resource.** The gate accepts a stale write that comes
-///   before it, because it has not heard of the new holder yet. A call of `check` is enough.
+/// - **The first act of a holder touches the resource.** Until then the gate has not heard of the
+///   new holder, and accepts a stale write. A call of `check` is enough.
 ///
 /// The guide `guide::fencing` shows the same for databases and files.
 #[derive(Debug, Default)]

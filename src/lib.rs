@@ -2,7 +2,7 @@
 //! client or a runtime in between.
 //!
 //! A call that takes a lock writes `SET key token NX PX ttl` to every node before it reads any
-//! reply, and the q-th grant decides. So it costs one round trip to the q-th fastest node, however
+//! reply. The q-th grant decides. So it costs one round trip to the q-th fastest node, however
 //! slow the other nodes are. You get a lease only while a quorum is certain to hold its key, and a
 //! failed attempt leaves no key behind.
 //!

@@ -144,10 +144,10 @@ impl LockOptions {
     ///
     /// The call asks each node for the first free one of up to eight slots. It begins with a slot that
     /// this client left while at most one call waited for it, or else with one drawn at random. If all
-    /// are taken, it asks for all others. So it costs one round trip while half of the slots are free, and two or three where
-    /// nodes name different slots. A node that answers after the quorum gets a delete for each slot
-    /// that the call did not win. Where too few nodes run scripts (EVAL), or for a lock with a
-    /// [fence](Self::fenced), the call asks for one slot by a SET, and then for all others.
+    /// are taken, it asks for all others. So it costs one round trip while half of the slots are free,
+    /// and two or three where nodes name different slots. A node that answers after the quorum gets a delete for each slot
+    /// that the call did not win. For a lock with a [fence](Self::fenced), and where too few nodes run
+    /// scripts (EVAL), the call asks for one slot by a SET. Then it asks for all others.
     ///
     /// A call that waits announces itself to the holder of one slot: of the slot with which it began, if
     /// this client left it, or else of one drawn at random. It also asks for up to eight others each 100
@@ -225,9 +225,9 @@ impl LockOptions {
     }
 
     /// The lease comes with a fence ([`Lease::fence`](crate::Lease::fence)): a number above the
-    /// fence of every earlier lease of this key. A resource that keeps the highest fence it has
-    /// seen and refuses a lower one is safe from a holder that was paused beyond its deadline. See
-    /// `guide::fencing`.
+    /// fence of every earlier lease of this key. A resource keeps the highest fence that it has
+    /// seen, and refuses a lower one. Then it is safe from a holder that was paused beyond its
+    /// deadline. See `guide::fencing`.
     ///
     /// It costs a longer command per node, and a second round trip if another client's number was
     /// higher. The nodes must run scripts (EVAL), and keep a second key per lock, `key:fence`, for

@@ -17,8 +17,8 @@ pub(crate) const COMMANDS_MAX: usize = 255;
 /// Commands for nodes, at most 255 for each. They go over the connections of a client or driver:
 /// see [`Client::query`](crate::Client::query).
 ///
-/// **Each command must only read, answer at once, and give one reply.** A command that changes the
-/// connection (SUBSCRIBE, MULTI, SELECT, CLIENT REPLY) breaks the client. A node serves no other
+/// **Each command must only read, answer at once, and give one reply.** SUBSCRIBE, MULTI, SELECT and
+/// CLIENT REPLY change the connection, and break the client. A node serves no other
 /// client while it runs a long command, so put such a command to one node at a time.
 ///
 /// ```

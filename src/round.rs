@@ -6,7 +6,7 @@
 //!
 //! - A node has at most one vote in a round. A late answer may replace unknown, and a fenced
 //!   attempt may turn granted into unknown ([`Round::withdraw`]). Nothing else changes a vote.
-//! - The first quorum of grants, or enough other votes to rule one out, decides a round, so it
+//! - The first quorum of grants decides a round, or enough other votes to rule one out. So a round
 //!   never waits for a node that cannot change it. For any N and q, a round is decided once each
 //!   node has voted.
 

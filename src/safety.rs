@@ -2,8 +2,8 @@
 //!
 //! # The argument
 //!
-//! A client holds a key from the moment a quorum `q > N/2` has granted it until `t0 + ttl - drift`,
-//! where `t0` was read before the first byte was sent. Each granting node executed its SET at or
+//! A client holds a key from the moment a quorum `q > N/2` has granted it until `t0 + ttl - drift`.
+//! It read `t0` before it sent the first byte. Each granting node executed its SET at or
 //! after `t0`, so it keeps the key at least until then. Another attempt needs `q` grants too and
 //! shares a node with this one; that node can only grant after this client's key there has expired.
 //! So no two holders overlap, under the preconditions below.

@@ -1,5 +1,5 @@
-//! Every order of delivery and loss, for two clients, three nodes, one key and one attempt each, or
-//! one transfer, or two keys of which each client wants both.
+//! Every order of delivery and loss, for two clients and three nodes: one key and one attempt each,
+//! or one transfer, or two keys of which each client wants both.
 
 #![expect(clippy::print_stdout, reason = "the number of schedules is what the test is for")]
 

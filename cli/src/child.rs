@@ -2,8 +2,8 @@
 //! the process that started it, here called `run`, unless `run` may not kill it.
 //!
 //! `run` starts its own binary a second time with [`HIDDEN`]. This process asks the kernel to kill
-//! it when `run` dies, waits until the watchdog knows it, takes the terminal if there is one, and
-//! becomes the command. Processes that the command starts are descendants of `run`, in whatever
+//! it when `run` dies, and waits until the watchdog knows it. Then it takes the terminal if there is
+//! one, and becomes the command. Processes that the command starts are descendants of `run`, in whatever
 //! group, and `run` kills them with it.
 //!
 //! # Invariants

@@ -3,9 +3,9 @@
 //!
 //! # Invariants
 //!
-//! - When less than the grace is left of the locks, or they are known to be lost, the group gets
-//!   TERM, and KILL after the grace. At the latest, this process sends KILL when a quarter of the
-//!   grace is left before the last known deadline, and the watchdog when an eighth is left.
+//! - The group gets TERM when less than the grace is left of the locks, or when they are known to be
+//!   lost. After the grace it gets KILL. This process sends KILL at the latest when a quarter of the
+//!   grace is left before the last known deadline. The watchdog does so when an eighth is left.
 //! - After each wait this process reads the clock first: if it could not run for too long, there is
 //!   only time for KILL. Until it runs again, the watchdog acts for it.
 //! - The locks are released after the command has ended, and never before. If the command cannot be

@@ -141,8 +141,8 @@ impl Client {
     /// - min_validity: fail if less than this is left of the lease when the call would return
     /// - linger: for so long an unlocked lock may stay with this client, for its next call
     ///
-    /// Raises `Taken` if another holds the lock at the end of `timeout`, `NoQuorum` if too few nodes
-    /// answered, and `Expired` if too little was left of the lease. The caller then holds nothing.
+    /// Raises `Taken` if another holds the lock at the end of `timeout`. Raises `NoQuorum` if too few
+    /// nodes answered, and `Expired` if too little was left of the lease. The caller then holds nothing.
     #[pyo3(signature = (key, ttl, *, timeout=None, keep_alive=false, fenced=false, slots=None, read=None, write=None, min_validity=0.0, linger=0.0))]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments")]
     fn lock(

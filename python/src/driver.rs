@@ -3,8 +3,8 @@
 //! # Invariants
 //!
 //! - Futures are settled when the mutex is free again: their callbacks may run code of any kind.
-//! - While an operation or a lease needs the driver at some time, the event loop has a call of `drive`
-//!   for that time, or an earlier one.
+//! - If an operation or a lease needs the driver at some time, the event loop has a call of `drive` by
+//!   then.
 //! - A lease whose future is over goes back to the driver, which releases it.
 
 use std::os::fd::{AsFd as _, AsRawFd as _};

@@ -120,8 +120,8 @@ use worker::Worker;
 /// A guard that is dropped or unlocked hands its lease to the next waiter in the queue, without
 /// asking any node, if
 ///
-/// - the validity that is left is at least the `min_validity` of the next waiter, and half of what
-///   a new lease of that waiter's TTL would have. [`Guard::remaining`] shows how much is left;
+/// - enough validity is left: at least the `min_validity` of the next waiter, and half of a new lease
+///   with that waiter's TTL. [`Guard::remaining`] shows how much is left;
 /// - it is [kept alive](LockOptions::keep_alive) if, and only if, the next waiter asked for that;
 /// - neither of the two asked for a fence or an announcement;
 /// - no caller read its token or gave it away: with the token, that caller could release the lock

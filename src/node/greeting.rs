@@ -5,8 +5,8 @@
 //! - One write: HELLO with login and name, SELECT if a database is configured, and INFO section by
 //!   section (servers before 7.0 take one section per command).
 //! - A second write only if the answers call for it. It checks that a user who releases by scripts
-//!   may run one, since when a master that was once a replica has been a master, and how many
-//!   replicas the writes of a master need.
+//!   may run one. It asks a master that was once a replica since when it has been a master. It
+//!   asks a master with replicas how many of them its writes need.
 //! - The client greets a server without HELLO or RESP3 a second time, in RESP2.
 //! - A successful HELLO does not mean that the node can vote: servers answer it while LOADING.
 

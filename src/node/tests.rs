@@ -156,6 +156,18 @@ fn a_node_that_does_not_say_its_age_waits_as_if_it_had_just_restarted() {
 }
 
 #[test]
+fn a_node_that_does_not_say_which_process_it_is_waits_behind_each_new_connection() {
+    let nameless = Facts { run_id: None, ..master("a", 3600) };
+    let mut history = History::default();
+    assert_eq!(admit(&mut history, &nameless, at(0)), Standing::Admitted);
+    history.last_answer = at(3);
+    assert_eq!(admit(&mut history, &nameless, at(4)), until(at(33)));
+    history.last_answer = at(40);
+    let again = Facts { is_again: true, ..nameless };
+    assert_eq!(admit(&mut history, &again, at(41)), Standing::Admitted);
+}
+
+#[test]
 fn what_cannot_hold_locks_is_refused_with_its_reason() {
     let set = |change: fn(&mut Facts)| {
         let mut facts = master("a", 3600);

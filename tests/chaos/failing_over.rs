@@ -84,8 +84,8 @@ impl Pair {
     /// Fails over, without the writes of the last moment. The new master can grant as soon as it has
     /// the spare as its replica. Returns once the old master grants no more.
     ///
-    /// While the old master still grants, the master of `other`, if any, stands still now and then:
-    /// so a lock rests on the old master and one node more, and another lock could rest on the new
+    /// While the old master still grants, the master of `other`, if any, stands still now and then.
+    /// So a lock rests on the old master and one node more. Another lock could rest on the new
     /// master and the node that did not hear of the first.
     fn fail_over(&mut self, other: Option<&Self>, end: End) {
         self.master.link.hold();

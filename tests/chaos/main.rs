@@ -1,4 +1,4 @@
-//! Eight processes count under locks on five real servers of mixed versions, while servers are
+//! Eight processes count under locks on five real servers of mixed versions. Meanwhile servers are
 //! killed, frozen, emptied, filled and demoted, and the processes themselves are stopped.
 //!
 //! Each turn reads a counter from a plain file, waits, and writes it back one higher. It holds the

@@ -54,6 +54,7 @@ mod query;
 mod queues;
 mod retry;
 mod secrets;
+mod sentences;
 mod sets;
 mod slots;
 

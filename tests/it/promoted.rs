@@ -217,7 +217,7 @@ fn a_promoted_replica_waits_until_its_old_master_has_ceased() {
     });
 }
 
-/// The master fails over and back between two calls of a client that stays connected to it, and keeps
+/// The master fails over and back between two calls of a client that stays connected to it. It keeps
 /// nothing of what the other server granted meanwhile.
 #[test]
 fn a_failover_and_back_behind_an_idle_connection_is_noticed() {

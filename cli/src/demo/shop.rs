@@ -1,7 +1,7 @@
 //! The shop: a stock that loses updates unless its workers take turns, and the sales.
 //!
-//! A sale reads how much is left, pauses, and writes one less, like a program that keeps its stock
-//! in a file or a plain key. Two sales at once sell the same piece twice.
+//! A sale reads how much is left, pauses, and writes one less. Programs that keep their stock in a
+//! file or a plain key do the same. Two sales at once sell the same piece twice.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};

@@ -4,8 +4,8 @@
 //!
 //! - A lost lease stays lost: its deadline is not later than its loss, and no extension moves it
 //!   again.
-//! - The engine reports the loss at the latest at the deadline, whatever the nodes do, and at once
-//!   when fewer than a quorum can hold the key.
+//! - The engine reports the loss at once when fewer than a quorum can hold the key. It reports it at
+//!   the deadline at the latest, whatever the nodes do.
 
 use super::core::{Done, Locks};
 use super::op::{OpKind, Verdict};

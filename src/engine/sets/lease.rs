@@ -105,8 +105,8 @@ impl Engine {
         Ok(())
     }
 
-    /// The caller is about to release its set. If at most one call waits for a slot, the slot is likely
-    /// to be the soonest that the next call of this client can get.
+    /// The caller is about to release its set. If at most one call waits for a slot, the next call of
+    /// this client is likely to get it sooner than others.
     fn leave_set(&mut self, lease: LeaseId) -> Vec<LeaseId> {
         let leases = self.sets.forget(lease);
         if let [lease] = leases.as_slice()
