@@ -35,36 +35,11 @@ pub enum IdleStrategy {
 /// The nodes and settings of a client.
 ///
 /// All clients of the same locks must have the same nodes, `quorum`, `max_ttl`, `restart_guard`,
-/// `failover_guard` and `key_prefix`: mutual exclusion depends on it. No client refuses another for its settings;
-/// `redbolt doctor` names the clients that differ.
+/// `failover_guard` and `key_prefix`: mutual exclusion depends on it. No client refuses another for
+/// its settings; `redbolt doctor` names the clients that differ.
 ///
-/// | setting | default | range |
-/// |---|---|---|
-/// | `quorum` | majority | more than half of the nodes, at most all |
-/// | `next_nodes` | none | the list that is to replace the nodes; 32 nodes together |
-/// | `node_timeout` | 50 ms | 1 ms to 1 min: when a node without an answer is counted out |
-/// | `connect_timeout` | 1 s | 1 ms to 10 min |
-/// | `drift_factor` | 0.01 | 0.0001 to 0.5 of the TTL, and 2 ms |
-/// | `max_ttl` | 30 s | 4 ms to 24 days; also how long a restarted node does not vote |
-/// | `restart_guard` | on | |
-/// | `failover_guard` | on | |
-/// | `admission` | strict | |
-/// | `retry` | 200 to 400 ms apart, 10 s in all | |
-/// | `idle_strategy` | park | |
-/// | `max_extensions` | no limit | 0 to 65,535: how often a lease may be extended |
-/// | `max_hold` | no limit | how long a lease may be held in all |
-/// | `local_turns` | 64 | 0 for none: how often a client hands a lease on |
-/// | `key_prefix` | none | up to 4,095 bytes |
-/// | `in_flight_max` | 4,096 | 1 to 1,048,576 operations at once |
-/// | `direct_wake` | on | whether waiting calls are woken by the holder's release |
-/// | `transfers_in_row` | 16 | 0 to 255: how often a lock is handed over before it is free again |
-/// | `max_clock_skew` | 1 s | 1 ms to 1 h: between client and node, for fenced locks |
-/// | `wall_clock` | the system's | for the fences of fenced locks |
-/// | `fence_ttl` | 24 h | `max_ttl` and twice `max_clock_skew` to 10 years |
-/// | `username`, `password` | none | for nodes whose URL names none |
-/// | `client_name` | the program's | 1 to 64 letters, digits and `.-_+@/` |
-///
-/// `docs/settings.md` (`guide::settings` in the documentation) says when to change them.
+/// Each setter tells its default and its range. `docs/settings.md` (`guide::settings` in the
+/// documentation) says when to change it.
 #[derive(Clone)]
 pub struct Config {
     /// The nodes of both lists.
