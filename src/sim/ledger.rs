@@ -61,11 +61,19 @@ pub(super) type Tokens = Vec<Option<Token>>;
 
 impl World {
     /// The tokens that a node holds now.
-    pub(super) fn tokens_at(&mut self, node: usize) -> Tokens {
-        let SimNode { server, clock, .. } = &mut self.nodes[node];
+    pub(super) fn tokens_at(&self, node: usize) -> Tokens {
+        let SimNode { server, clock, .. } = &self.nodes[node];
         let local = clock.on_server(self.now);
         let token = |name: &Vec<u8>| server.value(name, local).map(Token::from_slice);
         self.plan.names.iter().map(token).collect()
+    }
+
+    /// Whether a node still holds these tokens, and no others.
+    pub(super) fn holds_as_before(&self, node: usize, before: &Tokens) -> bool {
+        let SimNode { server, clock, .. } = &self.nodes[node];
+        let local = clock.on_server(self.now);
+        let mut held = self.plan.names.iter().zip(before);
+        held.all(|(name, token)| server.value(name, local) == token.as_deref())
     }
 
     /// A node has just run a command of a client: the tokens before it, and behind it.

@@ -289,9 +289,8 @@ impl Server {
     }
 
     /// The string that `key` of database 0 holds at `now`.
-    pub fn value(&mut self, key: &[u8], now: Instant) -> Option<&[u8]> {
-        let now_ms = self.wall_ms(now);
-        match &self.keys.entry(0, key, now_ms)?.value {
+    pub fn value(&self, key: &[u8], now: Instant) -> Option<&[u8]> {
+        match self.keys.value(0, key, self.wall_ms(now))? {
             Value::Text(text) => Some(text),
             Value::List(_) => None,
         }
