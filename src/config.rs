@@ -72,7 +72,8 @@ pub struct Config {
     pub(crate) transfers_in_row: u8,
     pub(crate) max_clock_skew: Duration,
     pub(crate) fence_ttl: Option<Duration>,
-    /// `None` for the system's clock.
+    /// A clock that lies, in place of the system's wall clock.
+    #[cfg(feature = "sim")]
     pub(crate) wall_clock: Option<fn() -> Duration>,
     #[cfg(feature = "tls")]
     pub(crate) tls: Option<Tls>,
@@ -120,6 +121,7 @@ impl Config {
             transfers_in_row: 16,
             max_clock_skew: Duration::from_secs(1),
             fence_ttl: None,
+            #[cfg(feature = "sim")]
             wall_clock: None,
             #[cfg(feature = "tls")]
             tls: None,
@@ -308,14 +310,6 @@ impl Config {
     #[must_use]
     pub const fn fence_ttl(mut self, ttl: Duration) -> Self {
         self.fence_ttl = Some(ttl);
-        self
-    }
-
-    /// The wall clock with which the numbers of fenced locks begin. It returns the time since the
-    /// beginning of 1970, in UTC. The system's clock by default. Deadlines never depend on it.
-    #[must_use]
-    pub const fn wall_clock(mut self, clock: fn() -> Duration) -> Self {
-        self.wall_clock = Some(clock);
         self
     }
 

@@ -1,16 +1,12 @@
-//! The cost of a fence: locks with and without one, on the same client and keys. Also how often
-//! clients whose clocks differ need a second round.
+//! The cost of a fence: locks with and without one, on the same client and keys.
 
-use std::collections::HashSet;
-use std::io::{BufRead as _, BufReader, Write as _};
 use std::iter::repeat_n;
-use std::net::TcpStream;
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
 
 use redbolt::{Client, Config, Guard, IdleStrategy, LockOptions, RestartGuard, Retry, now};
 
-use crate::handover::{Contender, contend};
+use crate::handover::{Contender, Seen, contend};
 use crate::nodes::{Keys, Setup, WAITS, config};
 use crate::slices::{CYCLES, alternate, medians, nanos, percentile};
 use crate::{Anything, Options};
@@ -43,27 +39,15 @@ pub(crate) fn run(options: &Options) -> Anything {
             row(&addresses, "park", IdleStrategy::Park, delay, options.slices)?;
         }
     }
-    let Some(setup) = Setup::new(5)?.filter(Setup::is_tcp) else { return Ok(()) };
-    if std::env::var_os("REDBOLT_NODES").is_none() {
-        println!("\nsecond rounds are not counted: they need servers (REDBOLT_NODES)");
-        return Ok(());
-    }
-    println!(
-        "\nFive nodes, one key, held for {HOLD:?}, the clients' clocks apart in two halves:\n"
-    );
-    println!("| clients | clocks apart | turns | second rounds | hand-over p50 | of unfenced |");
-    println!("|---|---|---|---|---|---|");
+    let Some(setup) = Setup::new(5)? else { return Ok(()) };
+    println!("\nFive nodes, one key, held for {HOLD:?}:\n");
+    println!("| clients | turns | hand-over p50 | of unfenced |");
+    println!("|---|---|---|---|");
     for clients in [2, 8] {
-        let (_, _, unfenced) = turns(&setup.addresses, clients, LockOptions::new(TTL), None)?;
-        for (apart, clock) in [("0", CLOCKS[0]), ("1 ms", CLOCKS[1])] {
-            let options = LockOptions::new(TTL).fenced();
-            let (count, raised, p50) = turns(&setup.addresses, clients, options, Some(clock))?;
-            println!(
-                "| {clients} | {apart} | {count} | {:.1} % | {p50:.1} us | {:.2} |",
-                100.0 * raised as f64 / count as f64,
-                p50 / unfenced
-            );
-        }
+        let plain = turns(&setup.addresses, clients, &LockOptions::new(TTL))?;
+        let fenced = turns(&setup.addresses, clients, &LockOptions::new(TTL).fenced())?;
+        let ratio = fenced.p50() / plain.p50();
+        println!("| {clients} | {} | {:.1} us | {ratio:.2} |", fenced.turns, fenced.p50());
     }
     Ok(())
 }
@@ -126,19 +110,6 @@ fn client(config: Config) -> Anything<Client> {
 
 // ---- turns ----
 
-fn system_clock() -> Duration {
-    #[expect(clippy::disallowed_methods, reason = "a wall clock is what is wanted")]
-    let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    time.unwrap_or_default()
-}
-
-fn fast_clock() -> Duration {
-    system_clock() + Duration::from_millis(1)
-}
-
-/// The clocks of the clients, by turns.
-const CLOCKS: [fn() -> Duration; 2] = [system_clock, fast_clock];
-
 struct Turn {
     client: Client,
     options: LockOptions,
@@ -157,74 +128,13 @@ impl Contender for Turn {
     }
 }
 
-/// The turns that clients took, how many of them needed a second round, and the p50 of the
-/// hand-overs.
-fn turns(
-    addresses: &[String],
-    clients: usize,
-    options: LockOptions,
-    clock: Option<fn() -> Duration>,
-) -> Anything<(u64, usize, f64)> {
+/// The turns of clients that want one key.
+fn turns(addresses: &[String], clients: usize, options: &LockOptions) -> Anything<Seen> {
     let retry = Retry::every(Duration::from_millis(200), Duration::from_millis(200));
-    let contender = |me: usize| {
-        let mut config = fit(addresses, IdleStrategy::Park)?.retry(retry);
-        if let Some(clock) = clock.filter(|_| me % 2 == 1) {
-            config = config.wall_clock(clock);
-        }
+    let contender = |_| {
+        let config = fit(addresses, IdleStrategy::Park)?.retry(retry);
         Ok(Turn { client: client(config)?, options: options.clone(), guard: None })
     };
     let mut contenders = (0..clients).map(contender).collect::<Anything<Vec<_>>>()?;
-    let monitors = addresses.iter().map(|node| Monitor::start(node));
-    let monitors = monitors.collect::<Anything<Vec<_>>>()?;
-    let seen = contend(&mut contenders, TIME, HOLD)?;
-    let mut raised = HashSet::new();
-    for monitor in monitors {
-        raised.extend(monitor.end()?);
-    }
-    Ok((seen.turns, raised.len(), seen.p50()))
-}
-
-/// Listens to all commands that a node runs, for the tokens of second rounds.
-struct Monitor {
-    node: String,
-    thread: JoinHandle<std::io::Result<HashSet<String>>>,
-}
-
-/// The begin of the script for the second round.
-const RAISE: &str = "if redis.call('get',KEYS[1])~=ARGV[1]";
-const END: &str = "that is all";
-
-impl Monitor {
-    fn start(node: &str) -> Anything<Self> {
-        let mut stream = TcpStream::connect(node)?;
-        stream.write_all(b"MONITOR\r\n")?;
-        let mut lines = BufReader::new(stream).lines();
-        // The monitor listens once the node has answered.
-        lines.next().ok_or("the node hung up")??;
-        let thread = thread::spawn(move || {
-            let mut raised = HashSet::new();
-            for line in lines {
-                let line = line?;
-                if line.contains(END) {
-                    break;
-                }
-                let mut words = line.split('"').skip(1).step_by(2);
-                if words.next() == Some("EVAL")
-                    && words.next().is_some_and(|script| script.starts_with(RAISE))
-                {
-                    // The token comes behind the number of keys and two keys.
-                    raised.extend(words.nth(3).map(str::to_owned));
-                }
-            }
-            Ok(raised)
-        });
-        Ok(Self { node: node.to_owned(), thread })
-    }
-
-    fn end(self) -> Anything<HashSet<String>> {
-        let mut stream = TcpStream::connect(&self.node)?;
-        stream.write_all(format!("ECHO \"{END}\"\r\n").as_bytes())?;
-        BufReader::new(stream).lines().next().ok_or("the node hung up")??;
-        Ok(self.thread.join().map_err(|_| "a monitor ended")??)
-    }
+    contend(&mut contenders, TIME, HOLD)
 }

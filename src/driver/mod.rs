@@ -453,8 +453,10 @@ impl Driver {
     /// A call may wait for long, and the user may set the machine's clock meanwhile.
     #[cold]
     fn set_wall_clock(&mut self, now: Instant) {
-        let micros = self.engine.config().wall_clock.unwrap_or(clock::wall)().as_micros();
-        self.engine.set_wall_clock(u64::try_from(micros).unwrap_or(u64::MAX), now);
+        let wall = clock::wall;
+        #[cfg(feature = "sim")]
+        let wall = self.engine.config().wall_clock.unwrap_or(wall);
+        self.engine.set_wall_clock(u64::try_from(wall().as_micros()).unwrap_or(u64::MAX), now);
     }
 
     fn poll_own(&mut self) {

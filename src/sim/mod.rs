@@ -69,6 +69,9 @@ pub use random::Random;
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use crate::config::Config;
 
 /// A violation: something that must never happen, and did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,6 +97,14 @@ pub struct Report {
     pub violation: Option<Violation>,
     /// The counts of the run.
     pub counts: Counts,
+}
+
+/// A client with this configuration takes `clock` for the system's wall clock: the time since the
+/// beginning of 1970.
+#[must_use]
+pub const fn with_wall_clock(mut config: Config, clock: fn() -> Duration) -> Config {
+    config.wall_clock = Some(clock);
+    config
 }
 
 /// Runs one seed, with `mutant` on if one is given. `trace` gets a line for each event.

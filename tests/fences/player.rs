@@ -11,6 +11,7 @@ use rand::{RngExt, SeedableRng};
 use redbolt::driver::mio::{Events, Poll};
 use redbolt::driver::{Completion, Driver, Outcome};
 use redbolt::engine::OpId;
+use redbolt::sim::with_wall_clock;
 use redbolt::{Config, Instant, Lease, LockError, LockOptions, now};
 use redbolt_rig::{PATIENCE, ms, uninterrupted};
 use rustix::time::{ClockId, clock_gettime};
@@ -96,13 +97,13 @@ fn lying_clock() -> Duration {
 }
 
 fn config(urls: &[String]) -> Config {
-    Config::new(urls)
+    let config = Config::new(urls)
         .expect("addresses of servers")
         .max_ttl(MAX_TTL)
         .node_timeout(NODE_TIMEOUT)
         .connect_timeout(CONNECT_TIMEOUT)
-        .max_clock_skew(SKEW)
-        .wall_clock(lying_clock)
+        .max_clock_skew(SKEW);
+    with_wall_clock(config, lying_clock)
 }
 
 /// A lease, and when its holder writes for the last time.
