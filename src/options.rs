@@ -145,9 +145,10 @@ impl LockOptions {
     /// The call asks each node for the first free one of up to eight slots. It begins with a slot that
     /// this client left while at most one call waited for it, or else with one drawn at random. If all
     /// are taken, it asks for all others. So it costs one round trip while half of the slots are free,
-    /// and two or three where nodes name different slots. A node that answers after the quorum gets a delete for each slot
-    /// that the call did not win. For a lock with a [fence](Self::fenced), and where too few nodes run
-    /// scripts (EVAL), the call asks for one slot by a SET. Then it asks for all others.
+    /// and two or three where nodes name different slots. A node that answers after the quorum gets a
+    /// delete for each slot that the call did not win. For a lock with a [fence](Self::fenced), and
+    /// where too few nodes run scripts (EVAL), the call asks for one slot by a SET. Then it asks for
+    /// all others.
     ///
     /// A call that waits announces itself to the holder of one slot: of the slot with which it began, if
     /// this client left it, or else of one drawn at random. It also asks for up to eight others each 100

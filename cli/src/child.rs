@@ -3,8 +3,8 @@
 //!
 //! `run` starts its own binary a second time with [`HIDDEN`]. This process asks the kernel to kill
 //! it when `run` dies, and waits until the watchdog knows it. Then it takes the terminal if there is
-//! one, and becomes the command. Processes that the command starts are descendants of `run`, in whatever
-//! group, and `run` kills them with it.
+//! one, and becomes the command. Processes that the command starts are descendants of `run`, in
+//! whatever group, and `run` kills them with it.
 //!
 //! # Invariants
 //!

@@ -92,20 +92,13 @@ impl Plan {
         let max_ttl = Duration::from_millis(self.max_ttl_of(client));
         let prefix = self.prefix_of(self.keys_of(client).start);
         let mut config = config.clone().max_ttl(max_ttl).key_prefix(prefix);
-        let Some((list, next, joint)) = self.rare.unlike.lists else { return config };
+        let lists = self.lists_of(client);
+        let [list, next @ ..] = lists.as_slice() else { return config };
         config = config.quorum(Quorum::Majority).max_clock_skew(Duration::from_millis(1));
-        let (is_joint, is_next) = match self.rare.unlike.change {
-            None => (joint >> client & 1 == 1, false),
-            Some(Change::Old) => (false, false),
-            Some(Change::ToBoth | Change::Both(_)) => (true, false),
-            Some(Change::ToNew) => (false, true),
-        };
-        (config.list, config.next_list) = (NodeMask::first(list), is_joint.then(|| mask(next)));
-        if is_next {
-            config.list = mask(next);
-        } else if !is_joint {
-            config.nodes.truncate(list);
-        }
+        (config.list, config.next_list) = (*list, next.first().copied());
+        // The nodes of the old list come first. A client of that list alone knows no others.
+        let last = lists.iter().flat_map(|list| *list).map(NodeId::index).max();
+        config.nodes.truncate(last.map_or(0, |last| last + 1));
         config
     }
 
@@ -114,8 +107,8 @@ impl Plan {
         self.rare.unlike.change.is_some()
     }
 
-    /// The lists that a client has been given; it needs a quorum of each. None if clients do not
-    /// differ in that.
+    /// The lists that a client has been given; it needs a quorum of each. No lists if clients do
+    /// not differ in that.
     pub(super) fn lists_of(&self, client: usize) -> Vec<NodeMask> {
         let Some((list, next, joint)) = self.rare.unlike.lists else { return Vec::new() };
         let (old, next) = (NodeMask::first(list), mask(next));

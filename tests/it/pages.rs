@@ -9,7 +9,7 @@ use crate::common::root;
 
 /// Every file of the project, by its path below the root, without the files that builds and tools
 /// leave behind.
-fn files() -> BTreeSet<PathBuf> {
+pub(crate) fn files() -> BTreeSet<PathBuf> {
     let (mut files, mut dirs) = (BTreeSet::new(), vec![root().to_owned()]);
     while let Some(dir) = dirs.pop() {
         for entry in fs::read_dir(&dir).expect("a readable directory").flatten() {
@@ -22,6 +22,11 @@ fn files() -> BTreeSet<PathBuf> {
         }
     }
     files
+}
+
+/// The paths of all pages.
+pub(crate) fn pages(files: &BTreeSet<PathBuf>) -> impl Iterator<Item = &PathBuf> {
+    files.iter().filter(|path| path.extension().is_some_and(|kind| kind == "md"))
 }
 
 pub(crate) fn read(path: impl AsRef<Path>) -> String {
@@ -106,7 +111,7 @@ fn complaint(files: &BTreeSet<PathBuf>, from: &Path, target: &str) -> Option<Str
 fn every_link_within_the_project_leads_to_a_file_and_a_heading() {
     let files = files();
     let (mut links, mut complaints) = (0, Vec::new());
-    for page in files.iter().filter(|path| path.extension().is_some_and(|kind| kind == "md")) {
+    for page in pages(&files) {
         let text = prose(&read(page));
         for target in targets(&text) {
             links += 1;

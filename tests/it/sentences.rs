@@ -1,10 +1,9 @@
 //! The sentences of the comments and the pages: none is so long that a reader takes it twice.
 
-use std::fs;
 use std::path::PathBuf;
 
 use super::code::sources;
-use super::common::root;
+use super::pages::{files, pages, read};
 
 /// Words that a sentence may have.
 const WORDS_MAX: usize = 25;
@@ -21,9 +20,6 @@ const DIRS: [&str; 9] = [
     "python",
 ];
 
-/// Folders with pages.
-const PAGES: [&str; 6] = [".", "docs", "cli", "embedded", "python", "benches/peers"];
-
 /// The text of a comment's line; nothing of another line.
 fn comment(line: &str) -> &str {
     let line = line.trim_start();
@@ -34,13 +30,9 @@ fn comment(line: &str) -> &str {
 fn texts() -> Vec<(PathBuf, Vec<String>)> {
     let of_source = |text: &str| text.lines().map(|line| comment(line).trim().to_owned()).collect();
     let comments = DIRS.into_iter().flat_map(sources).map(|it| (it.path, of_source(&it.text)));
-    let entries = PAGES.iter().flat_map(|dir| fs::read_dir(root().join(dir)).into_iter().flatten());
-    let paths = entries.flatten().map(|entry| entry.path());
-    let is_page = |path: &PathBuf| path.extension().is_some_and(|it| it == "md");
-    let pages = paths.filter(is_page).map(|path| {
-        let text = fs::read_to_string(&path).expect("a page");
-        (path, text.lines().map(|line| line.trim().to_owned()).collect())
-    });
+    let of_page = |text: &str| text.lines().map(|line| line.trim().to_owned()).collect();
+    let files = files();
+    let pages = pages(&files).map(|path| (path.clone(), of_page(&read(path))));
     comments.chain(pages).collect()
 }
 

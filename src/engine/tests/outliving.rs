@@ -205,12 +205,8 @@ fn a_day(seed: u64) {
     day.pass(now + LONGEST * 3);
     let left: usize = day.places.iter_mut().map(|it| it.server.key_count(on_server(day.now))).sum();
     assert_eq!((left, day.holder.engine.slots_in_use()), (0, 0), "seed {seed}");
-    let lives = day.places.iter().map(|place| place.lives);
-    assert!(
-        lives.clone().all(|lives| lives == LIVES),
-        "seed {seed}: {:?}",
-        lives.collect::<Vec<_>>()
-    );
+    let lives: Vec<_> = day.places.iter().map(|place| place.lives).collect();
+    assert_eq!(lives, [LIVES; NODES], "seed {seed}");
 }
 
 /// `REDBOLT_DAYS=200` tries more seeds.
