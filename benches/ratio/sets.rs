@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use redbolt::inspect::Query;
 use redbolt::{Client, IdleStrategy, Retry, now};
+use redbolt_benches::probe::{Commands, Probe};
 
-use crate::nodes::{Keys, Setup, config};
+use crate::nodes::{Keys, Setup, config, probe};
 use crate::slices::{CYCLES, alternate, medians, nanos, percentile};
 use crate::{Anything, Options, TTL};
 
@@ -19,9 +20,10 @@ const HOLD: Duration = Duration::from_micros(100);
 
 pub(crate) fn run(options: &Options) -> Anything {
     println!(
-        "| nodes | keys | by | p50 of all at once | of one key's | p50 of one after the other |"
+        "| nodes | keys | by | p50 of all at once | of one key's | the same with bare sockets | \
+         p50 of one after the other |"
     );
-    println!("|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|");
     let Some(setup) = Setup::new(5)? else { return Ok(()) };
     // One node, which has the time of a core, and five that share one.
     for nodes in [1, 5] {
@@ -52,6 +54,31 @@ fn without_msetex(addresses: &[String]) -> Anything<Option<Vec<String>>> {
     let is_refused = answers.iter().flat_map(|it| &it.replies).any(|it| it.text() != Some(b"OK"));
     let with_user = |address: &String| format!("redis://plain:any@{address}");
     Ok((!is_refused).then(|| addresses.iter().map(with_user).collect()))
+}
+
+/// What so many keys cost bare sockets, of what one key costs them.
+fn bare(addresses: &[String], (count, by): (usize, &str), slices: usize) -> Anything<f64> {
+    let without_user = |address: &String| address.replace("redis://plain:any@", "");
+    let addresses: Vec<_> = addresses.iter().map(without_user).collect();
+    let mut context = (probe(&addresses, IdleStrategy::Park)?, Commands::new());
+    let cycles = (CYCLES / count).max(20);
+    let slice = |(probe, commands): &mut (Probe, Commands), count: usize| {
+        let mut times = Vec::new();
+        for _ in 0..cycles {
+            let begin = now();
+            match (count, by) {
+                (1, _) => probe.round(commands.only_sets(1))?,
+                (_, "MSETEX") => probe.round(commands.only_msetex(count))?,
+                (..) => probe.round_of(commands.only_sets(count), count)?,
+            }
+            times.push(nanos(begin.until(now())));
+            probe.round_of(commands.only_releases(), count)?;
+        }
+        Ok(times)
+    };
+    let all = alternate(slices, &mut context, |it| slice(it, 1), |it| slice(it, count))?;
+    let [_, _, ratio] = medians(&all, |times| percentile(times, 0.5));
+    Ok(ratio)
 }
 
 /// So many keys by one call, beside one key, and beside as many calls one after the other.
@@ -85,8 +112,9 @@ fn latency(addresses: &[String], (count, by): (usize, &str), slices: usize) -> A
     let [_, p50, ratio] = medians(&one, |times| percentile(times, 0.5));
     let each = alternate(slices, &mut context, |it| at_once(it, count), by_turns)?;
     let [_, loop_p50, _] = medians(&each, |times| percentile(times, 0.5));
+    let bare = bare(addresses, (count, by), slices)?;
     println!(
-        "| {} | {count} | {by} | {p50:.1} us | {ratio:.2} | {loop_p50:.1} us |",
+        "| {} | {count} | {by} | {p50:.1} us | {ratio:.2} | {bare:.2} | {loop_p50:.1} us |",
         addresses.len()
     );
     Ok(())

@@ -10,7 +10,6 @@ use super::locks::slot::LeaseId;
 use super::locks::steps::TokenInput;
 use super::wait::Scripts;
 use crate::error::{DetachError, LockError, UnlockError, Unlocked};
-use crate::key::Key;
 use crate::node::Now;
 use crate::options::{LockOptions, Share};
 use crate::quorum::NodeId;
@@ -116,7 +115,7 @@ impl Engine {
     pub(super) fn acquire_in_batch(
         &mut self,
         kind: BatchKind,
-        keys: &[Key],
+        keys: &[&[u8]],
         options: &LockOptions,
         now: Instant,
     ) -> Option<Vec<Result<OpId, LockError>>> {

@@ -11,6 +11,8 @@ pub struct Commands {
     open: VecDeque<Option<[u8; DIGITS]>>,
     /// The key of the SET that [`was_set`](Self::was_set) returned last.
     last: [u8; DIGITS],
+    /// The keys that were asked for at once.
+    set: Vec<[u8; DIGITS]>,
     /// The template of a release, and where its digits begin.
     release: (&'static [u8], usize),
 }
@@ -19,6 +21,10 @@ const DIGITS: usize = 16;
 
 const SET: &[u8] = b"*6\r\n$3\r\nSET\r\n$22\r\nprobe:0000000000000000\r\n$40\r\n\
     00112233445566778899aabbccddeeff00112233\r\n$2\r\nNX\r\n$2\r\nPX\r\n$5\r\n10000\r\n";
+/// A key and its value in a command for several keys, and what ends that command.
+const PAIR: &[u8] =
+    b"$22\r\nprobe:0000000000000000\r\n$40\r\n00112233445566778899aabbccddeeff00112233\r\n";
+const END_OF_PAIRS: &[u8] = b"$2\r\nNX\r\n$2\r\nPX\r\n$5\r\n10000\r\n";
 const RELEASE: &[u8] = b"*3\r\n$7\r\nDELIFEQ\r\n$22\r\nprobe:0000000000000000\r\n$40\r\n\
     00112233445566778899aabbccddeeff00112233\r\n";
 const EXTEND: &[u8] = b"*7\r\n$3\r\nSET\r\n$22\r\nprobe:0000000000000000\r\n$40\r\n\
@@ -30,6 +36,7 @@ const DELETE: &[u8] = b"*2\r\n$3\r\nDEL\r\n$22\r\nprobe:0000000000000000\r\n";
 
 /// Where the digits begin in each template.
 const SET_AT: usize = 4 + 9 + 5 + 6;
+const PAIR_AT: usize = 5 + 6;
 const RELEASE_AT: usize = 4 + 13 + 5 + 6;
 const DELETE_AT: usize = 4 + 9 + 5 + 6;
 
@@ -40,6 +47,7 @@ impl Commands {
             digits: [b'0'; DIGITS],
             open: VecDeque::new(),
             last: [b'0'; DIGITS],
+            set: Vec::new(),
             release: (RELEASE, RELEASE_AT),
         }
     }
@@ -57,6 +65,42 @@ impl Commands {
         self.next();
         self.append(SET, SET_AT, self.digits);
         self.written()
+    }
+
+    /// One command that asks for so many fresh keys at once.
+    pub fn only_msetex(&mut self, count: usize) -> &[u8] {
+        self.clear();
+        let (words, digits) = (2 * count + 5, count.to_string());
+        let head = format!("*{words}\r\n$6\r\nMSETEX\r\n${}\r\n{digits}\r\n", digits.len());
+        self.bytes.extend_from_slice(head.as_bytes());
+        self.append_fresh(count, PAIR, PAIR_AT);
+        self.bytes.extend_from_slice(END_OF_PAIRS);
+        self.written()
+    }
+
+    /// A SET for each of so many fresh keys.
+    pub fn only_sets(&mut self, count: usize) -> &[u8] {
+        self.clear();
+        self.append_fresh(count, SET, SET_AT);
+        self.written()
+    }
+
+    /// The releases of the keys that were asked for at once.
+    pub fn only_releases(&mut self) -> &[u8] {
+        self.clear();
+        let (template, at) = self.release;
+        for digits in std::mem::take(&mut self.set) {
+            self.append(template, at, digits);
+        }
+        self.written()
+    }
+
+    fn append_fresh(&mut self, count: usize, template: &[u8], at: usize) {
+        for _ in 0..count {
+            self.next();
+            self.set.push(self.digits);
+            self.append(template, at, self.digits);
+        }
     }
 
     /// The release of the last key, alone.

@@ -93,7 +93,12 @@ impl Probe {
 
     /// Writes one command to every node and reads until a quorum has answered it.
     pub fn round(&mut self, command: &[u8]) -> io::Result<()> {
-        self.send(command, 1)?;
+        self.round_of(command, 1)
+    }
+
+    /// Writes so many commands to every node at once and reads until a quorum has answered all.
+    pub fn round_of(&mut self, commands: &[u8], count: usize) -> io::Result<()> {
+        self.send(commands, count as u64)?;
         while self.decided() < self.sent {
             self.pass()?;
         }

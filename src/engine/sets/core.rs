@@ -18,7 +18,7 @@ pub(super) const KEYS_MAX: usize = 64;
 /// All sets of an engine.
 #[derive(Clone, Default)]
 pub(in crate::engine) struct Sets {
-    pub(super) calls: FxHashMap<OpIndex, Call>,
+    pub(super) calls: FxHashMap<OpIndex, Box<Call>>,
     pub(super) changes: FxHashMap<OpIndex, Change>,
     /// For the operation of each key, the operation of the whole set.
     pub(super) wholes: FxHashMap<OpIndex, OpIndex>,
@@ -127,9 +127,9 @@ impl Call {
         self.members.iter().any(|member| matches!(member.state, State::Asked(_)))
     }
 
-    /// Whether any attempt is under way.
+    /// Whether any attempt is under way. The last ones are decided last.
     pub(super) fn is_under_way(&self) -> bool {
-        self.members.iter().any(|member| member.op().is_some())
+        self.members.iter().rev().any(|member| member.op().is_some())
     }
 
     pub(super) fn leases(&self) -> impl Iterator<Item = LeaseId> {

@@ -4,7 +4,6 @@ use super::core::{Call, Member, State, Wanted};
 use crate::engine::core::Engine;
 use crate::engine::locks::op::{OpId, OpKind, Verdict};
 use crate::error::{Ballot, Cause, LockError, SEVERAL_KEYS};
-use crate::key::Key;
 use crate::options::{LockOptions, Share};
 use crate::quorum::{NODES_MAX, NodeMask};
 use crate::rules;
@@ -15,7 +14,7 @@ impl Engine {
     /// Begins a call that needs `room` for operations of its own.
     pub(super) fn open_set(
         &mut self,
-        mut call: Call,
+        call: Call,
         room: usize,
         now: Instant,
     ) -> Result<OpId, LockError> {
@@ -27,6 +26,7 @@ impl Engine {
         }
         let index = self.locks.ops.open(OpKind::Set).ok_or(LockError::Full)?;
         self.locks.ops.at_mut(index).plan.retry_as(&call.options, now);
+        let mut call = Box::new(call);
         if call.wanted == Wanted::AllBehindGate && self.locks.ops.at(index).plan.is_patient {
             self.ask_for_gate(index, &mut call, now);
         } else {
@@ -74,7 +74,7 @@ impl Engine {
         let is_first = !call.has_repeated && call.members.iter().all(Member::is_free);
         let most_by_set = if is_first && call.wanted == Wanted::One { 1 } else { most };
         let free = call.members.iter().filter(|member| member.is_free()).take(most);
-        let keys: Vec<Key> = free.map(|member| member.key.clone()).collect();
+        let keys: Vec<&[u8]> = free.map(|member| member.key.as_slice()).collect();
         let begun = if keys.len() > 1 {
             self.acquire_in_batch(call.batch_kind(), &keys, &options, now)
         } else {
