@@ -51,10 +51,9 @@ impl Keyspace {
         self.database(db).get_mut(key)
     }
 
-    /// The key's value if it lives at `now_ms`. Changes nothing.
-    pub(crate) fn value(&self, db: usize, key: &[u8], now_ms: i64) -> Option<&Value> {
-        let entry = self.databases.get(db)?.get(key)?;
-        (!entry.is_expired(now_ms)).then_some(&entry.value)
+    /// The key's entry if it lives at `now_ms`. Changes nothing.
+    pub(crate) fn look(&self, db: usize, key: &[u8], now_ms: i64) -> Option<&Entry> {
+        self.databases.get(db)?.get(key).filter(|entry| !entry.is_expired(now_ms))
     }
 
     /// Writes a string; `ends_at_ms` replaces the end that the key had.

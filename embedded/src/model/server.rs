@@ -290,17 +290,16 @@ impl Server {
 
     /// The string that `key` of database 0 holds at `now`.
     pub fn value(&self, key: &[u8], now: Instant) -> Option<&[u8]> {
-        match self.keys.value(0, key, self.wall_ms(now))? {
+        match &self.keys.look(0, key, self.wall_ms(now))?.value {
             Value::Text(text) => Some(text),
             Value::List(_) => None,
         }
     }
 
     /// How many milliseconds `key` of database 0 has left at `now`; `None` if it has no end.
-    pub fn ttl_ms(&mut self, key: &[u8], now: Instant) -> Option<i64> {
+    pub fn ttl_ms(&self, key: &[u8], now: Instant) -> Option<i64> {
         let now_ms = self.wall_ms(now);
-        let ends_at_ms = self.keys.entry(0, key, now_ms)?.ends_at_ms?;
-        Some(ends_at_ms - now_ms)
+        Some(self.keys.look(0, key, now_ms)?.ends_at_ms? - now_ms)
     }
 
     /// Drops `key` of database 0 as eviction would. Returns whether it was there.

@@ -20,7 +20,9 @@ mod sets;
 mod transfer;
 mod world;
 
-use std::collections::HashMap;
+use std::rc::Rc;
+
+use rustc_hash::FxHashMap;
 
 use crate::rules::{self, Mutant};
 use world::World;
@@ -93,7 +95,7 @@ enum Step {
 /// The first schedule that ends in a way that no schedule may, and how.
 pub fn explore(limits: Limits, mutant: Option<Mutant>) -> Result<Coverage, String> {
     rules::run_with(mutant, || {
-        let mut search = Search { known: HashMap::new(), coverage: Coverage::default() };
+        let mut search = Search { known: FxHashMap::default(), coverage: Coverage::default() };
         let world = World::new(limits);
         let schedules = search.visit(&mut Vec::new(), &History::default(), world)?;
         search.coverage.schedules = schedules;
@@ -103,7 +105,7 @@ pub fn explore(limits: Limits, mutant: Option<Mutant>) -> Result<Coverage, Strin
 }
 
 /// What each client and each server has seen, in order.
-type Seen = [Vec<u16>; CLIENTS + NODES_MAX];
+type Seen = [Rc<Vec<u16>>; CLIENTS + NODES_MAX];
 
 /// A sequence of events as each client and each server sees it.
 #[derive(Clone, Debug, Default)]
@@ -130,12 +132,12 @@ impl History {
             Step::Timer(client) => (client, 6, 0),
             Step::Pass => {
                 for row in &mut next.seen {
-                    row.push(PASS);
+                    Rc::make_mut(row).push(PASS);
                 }
                 return next;
             }
         };
-        let row = &mut next.seen[actor];
+        let row = Rc::make_mut(&mut next.seen[actor]);
         row.push((kind * NODES_MAX + other) as u16);
         if let Some(&Some(ended_at)) = self.ended_at.get(actor) {
             let passed_at = row.iter().rposition(|code| *code == PASS).map_or(0, |at| at + 1);
@@ -154,7 +156,7 @@ const PASS: u16 = u16::MAX;
 
 struct Search {
     /// How many schedules lead on from each state.
-    known: HashMap<Seen, u128>,
+    known: FxHashMap<Seen, u128>,
     coverage: Coverage,
 }
 
@@ -185,13 +187,18 @@ impl Search {
             world.check_end().map_err(fault)?;
             schedules = 1;
         }
-        for step in steps {
+        let mut world = Some(world);
+        let mut steps = steps.into_iter().peekable();
+        while let Some(step) = steps.next() {
             let next = history.with(step);
             if let Some(&from_there) = self.known.get(&next.seen) {
                 schedules += from_there;
                 continue;
             }
-            let mut world = world.clone();
+            let is_last = steps.peek().is_none();
+            let Some(mut world) = (if is_last { world.take() } else { world.clone() }) else {
+                break;
+            };
             world.take(step);
             path.push(step);
             schedules += self.visit(path, &next, world)?;

@@ -10,7 +10,7 @@ impl World {
     pub(super) fn begin_sets(&mut self) {
         let options = patient();
         for client in 0..CLIENTS {
-            let this = &mut self.clients[client];
+            let this = &mut *self.clients[client];
             let op = this.engine.lock_all(&KEYS, &options, this.now);
             assert!(op.is_ok(), "nothing speaks against it");
             self.turn(client);

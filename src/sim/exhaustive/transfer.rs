@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::CLIENTS;
-use super::world::{Client, TTL, World, has};
+use super::world::{Client, Part, TTL, World, has};
 use crate::options::LockOptions;
 use crate::quorum::NodeId;
 use crate::retry::Retry;
@@ -76,8 +76,9 @@ impl World {
 
     /// How long it takes until a client has something to do.
     pub(super) fn until_due(&self) -> Duration {
-        let due =
-            |client: &Client| client.engine.next_deadline().map_or(SOON, |at| client.now.until(at));
+        let due = |client: &Part<Client>| {
+            client.engine.next_deadline().map_or(SOON, |at| client.now.until(at))
+        };
         let next = self.clients.iter().map(due).min().unwrap_or(SOON);
         next.clamp(Duration::from_millis(1), Duration::from_millis(50))
     }

@@ -1,6 +1,8 @@
 //! The clients, the servers and what is on its way between them.
 
 use std::collections::VecDeque;
+use std::ops::{Deref, DerefMut};
+use std::rc::Rc;
 use std::time::Duration;
 
 use super::{CLIENTS, ENDLESS, Limits, STEPS_MAX, Step, sets, transfer};
@@ -25,10 +27,10 @@ const MORE: Duration = Duration::from_millis(2);
 pub(super) struct World {
     limits: Limits,
     pub(super) releases_at_once: bool,
-    pub(super) clients: Vec<Client>,
-    servers: Vec<Server>,
+    pub(super) clients: Vec<Part<Client>>,
+    servers: Vec<Part<Server>>,
     /// By client, then by node.
-    conns: Vec<Vec<Conn>>,
+    conns: Vec<Vec<Part<Conn>>>,
     lost: u32,
     /// The client that won first.
     pub(super) first: Option<usize>,
@@ -38,6 +40,35 @@ pub(super) struct World {
     /// The SETs of lost connections that servers ran after the debts were paid, and the server of
     /// each. Only the TTL ends their keys.
     too_late: Vec<(usize, Vec<u8>)>,
+}
+
+/// A part that worlds share until one of them changes it.
+pub(super) struct Part<T>(Rc<T>);
+
+impl<T> Clone for Part<T> {
+    fn clone(&self) -> Self {
+        Self(Rc::clone(&self.0))
+    }
+}
+
+impl<T> Deref for Part<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T: Clone> DerefMut for Part<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        Rc::make_mut(&mut self.0)
+    }
+}
+
+impl<T> Part<T> {
+    fn new(part: T) -> Self {
+        Self(Rc::new(part))
+    }
 }
 
 #[derive(Clone)]
@@ -87,10 +118,10 @@ impl World {
         let mut world = Self {
             limits,
             releases_at_once: limits.releases && !limits.transfer,
-            clients: clients.collect(),
-            servers: servers.collect(),
+            clients: clients.map(Part::new).collect(),
+            servers: servers.map(Part::new).collect(),
             conns: (0..CLIENTS)
-                .map(|_| (0..limits.nodes).map(|_| Conn::default()).collect())
+                .map(|_| (0..limits.nodes).map(|_| Part::new(Conn::default())).collect())
                 .collect(),
             lost: 0,
             first: None,
@@ -118,14 +149,14 @@ impl World {
     }
 
     pub(super) fn acquire(&mut self, client: usize, options: &LockOptions) {
-        let this = &mut self.clients[client];
+        let this = &mut *self.clients[client];
         this.engine.acquire(KEY, options, this.now).expect("nothing speaks against it");
         self.turn(client);
     }
 
     /// The client's holder lets go of its lock.
     pub(super) fn release(&mut self, client: usize) {
-        let this = &mut self.clients[client];
+        let this = &mut *self.clients[client];
         if let Some(lease) = this.lease {
             this.has_released = true;
             this.engine.release(lease, this.now);
@@ -135,7 +166,7 @@ impl World {
     /// Opens a connection and greets, as one step.
     fn connect(&mut self, client: usize, node: usize) {
         let id = node_id(node);
-        let this = &mut self.clients[client];
+        let this = &mut *self.clients[client];
         let mut session = self.servers[node].connect();
         this.engine.handle_connected(id, this.now);
         while !this.engine.serves(id) {
@@ -161,7 +192,7 @@ impl World {
 
     /// A pass of the client's loop: results, connections, output.
     pub(super) fn turn(&mut self, client: usize) {
-        let this = &mut self.clients[client];
+        let this = &mut *self.clients[client];
         this.engine.handle_timeout(this.now);
         while let Some(event) = this.engine.poll_event(this.now) {
             if let Event::Lock { result, .. } = event {
@@ -283,7 +314,7 @@ impl World {
     pub(super) fn take(&mut self, step: Step) {
         match step {
             Step::Run(client, node) => {
-                let conn = &mut self.conns[client][node];
+                let conn = &mut *self.conns[client][node];
                 if let (Some(bytes), Some(session)) = (conn.up.pop_front(), &mut conn.session) {
                     let reply = run(&mut self.servers[node], session, &bytes, self.now);
                     conn.down.push_back(reply);
@@ -291,7 +322,7 @@ impl World {
                 }
             }
             Step::RunLeft(client, node) => {
-                let conn = &mut self.conns[client][node];
+                let conn = &mut *self.conns[client][node];
                 if let (Some(bytes), Some(session)) =
                     (conn.left.pop_front(), &mut conn.left_session)
                 {
@@ -309,13 +340,13 @@ impl World {
             }
             Step::Read(client, node) => {
                 if let Some(bytes) = self.conns[client][node].down.pop_front() {
-                    let this = &mut self.clients[client];
+                    let this = &mut *self.clients[client];
                     this.engine.handle_bytes(node_id(node), &bytes, this.now);
                 }
                 self.turn(client);
             }
             Step::Lose { client, node, keeps } => {
-                let conn = &mut self.conns[client][node];
+                let conn = &mut *self.conns[client][node];
                 let left = std::mem::take(&mut conn.up);
                 conn.down.clear();
                 let session = conn.session.take();
@@ -325,12 +356,12 @@ impl World {
                     self.servers[node].disconnect(session);
                 }
                 self.lost += 1;
-                let this = &mut self.clients[client];
+                let this = &mut *self.clients[client];
                 this.engine.handle_lost(node_id(node), Cause::Network, this.now);
                 self.turn(client);
             }
             Step::Reconnect(client, node) => {
-                let conn = &mut self.conns[client][node];
+                let conn = &mut *self.conns[client][node];
                 conn.is_wanted = false;
                 conn.was_reconnected = true;
                 self.connect(client, node);
@@ -339,7 +370,7 @@ impl World {
                 }
             }
             Step::Timer(client) => {
-                let this = &mut self.clients[client];
+                let this = &mut *self.clients[client];
                 this.timers += 1;
                 let due = this.engine.next_deadline().unwrap_or(this.now);
                 this.now = this.now.max(due);
@@ -356,7 +387,7 @@ impl World {
     pub(super) fn pass(&mut self, time: Duration) {
         self.now = self.now + time;
         for client in 0..CLIENTS {
-            let this = &mut self.clients[client];
+            let this = &mut *self.clients[client];
             this.now = this.now + time;
             self.turn(client);
         }
@@ -384,7 +415,7 @@ impl World {
     }
 
     /// What must hold at any time.
-    pub(super) fn check(&mut self) -> Result<(), String> {
+    pub(super) fn check(&self) -> Result<(), String> {
         let mut holders = 0;
         for (client, this) in self.clients.iter().enumerate() {
             let Some(lease) = this.lease else { continue };
@@ -396,12 +427,11 @@ impl World {
             let now = on_server(self.now);
             let left_ms = i64::try_from(left.as_millis()).unwrap_or(i64::MAX);
             for (key, token) in names(&this.engine, lease) {
-                let is_ground = |server: &mut Server| {
+                let is_ground = |server: &&Part<Server>| {
                     server.value(&key, now) == Some(token.as_bytes())
                         && server.ttl_ms(&key, now).is_some_and(|ttl_ms| ttl_ms >= left_ms)
                 };
-                let votes =
-                    self.servers.iter_mut().map(is_ground).filter(|is_ground| *is_ground).count();
+                let votes = self.servers.iter().filter(is_ground).count();
                 if votes <= self.limits.nodes / 2 {
                     return Err(format!(
                         "client {client} holds for {left:?} what {votes} nodes hold for it"
@@ -435,10 +465,10 @@ impl World {
     }
 
     /// No key is left that no client holds.
-    pub(super) fn check_keys(&mut self) -> Result<(), String> {
+    pub(super) fn check_keys(&self) -> Result<(), String> {
         let now = self.clients[0].now.max(self.clients[1].now);
         let keys = self.keys();
-        for (node, server) in self.servers.iter_mut().enumerate() {
+        for (node, server) in self.servers.iter().enumerate() {
             for key in keys {
                 let Some(value) = server.value(key, on_server(now)) else { continue };
                 let is_held = self.clients.iter().any(|client| {
