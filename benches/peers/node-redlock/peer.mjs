@@ -93,15 +93,15 @@ const commands = {
     }
     return { held: spans };
   },
-  async latency(time, prefix) {
+  async latency(time, prefix, atOnce = "1") {
     const end = now() + BigInt(time) * 1_000_000n;
     const us = [];
     let failed = 0;
-    for (let number = 0; now() < end; number++) {
-      const key = `${prefix}:${String(number).padStart(6, "0")}`;
+    for (let number = 0; now() < end; ) {
+      const keys = Array.from({ length: Number(atOnce) }, () => `${prefix}:${String(number++).padStart(6, "0")}`);
       const from = now();
       try {
-        const won = await redlock.acquire([key], TTL);
+        const won = await redlock.acquire(keys, TTL);
         us.push(Number(now() - from) / 1e3);
         if (!(await did(won.release()))) failed++;
       } catch {

@@ -35,6 +35,10 @@ pub trait Peer {
     fn retry_ms(&self) -> Option<u64>;
     /// One attempt: whether it won.
     fn try_lock(&mut self, key: &str, ttl: Duration) -> Result<bool>;
+    /// One attempt at the locks of all keys at once, held under the first of them.
+    fn try_lock_all(&mut self, _keys: &[String], _ttl: Duration) -> Result<Span> {
+        Err("the client has no locks of several keys".to_owned())
+    }
     /// Waits for the lock as the client's users would.
     fn lock(&mut self, key: &str, ttl: Duration) -> Result<Span>;
     /// Releases the lock. Returns whether the client reports that it still held it.
@@ -109,7 +113,10 @@ fn answer(peer: &mut impl Peer, words: &[&str]) -> Result<Value> {
         }
         ["extend", key, ttl] => json!({ "held": peer.extend(key, ms(ttl)?)? }),
         ["hold", key, ttl, hold, time] => hold_for(peer, key, ms(ttl)?, ms(hold)?, ms(time)?)?,
-        ["latency", time, prefix] => latency(peer, ms(time)?, prefix),
+        ["latency", time, prefix] => latency(peer, ms(time)?, prefix, 1),
+        ["latency", time, prefix, keys] => {
+            latency(peer, ms(time)?, prefix, keys.parse().map_err(|_| "no number")?)
+        }
         ["cycles", time, workers, prefix] => {
             let workers = workers.parse().map_err(|_| "no number")?;
             let done = peer.cycles(ms(time)?, workers, prefix)?;
@@ -143,17 +150,21 @@ fn hold_for(
     Ok(json!({ "held": held }))
 }
 
-/// Acquires and releases fresh keys, one after the other.
-fn latency(peer: &mut impl Peer, time: Duration, prefix: &str) -> Value {
+/// Acquires and releases fresh keys: so many at once, and one after the other.
+fn latency(peer: &mut impl Peer, time: Duration, prefix: &str, at_once: usize) -> Value {
     let end = end_of(time);
     let (mut us, mut failed, mut number) = (Vec::new(), 0, 0);
     while now() < end {
-        number += 1;
-        let key = format!("{prefix}:{number:06}");
-        match peer.lock(&key, TTL) {
+        let fresh = (number..number + at_once).map(|number| format!("{prefix}:{number:06}"));
+        let keys: Vec<String> = fresh.collect();
+        number += at_once;
+        let Some(first) = keys.first() else { break };
+        let locked =
+            if at_once == 1 { peer.lock(first, TTL) } else { peer.try_lock_all(&keys, TTL) };
+        match locked {
             Ok(span) => {
                 us.push((span.to - span.from) as f64 / 1e3);
-                failed += u32::from(!peer.unlock(&key).is_ok_and(|(_, held)| held));
+                failed += u32::from(!peer.unlock(first).is_ok_and(|(_, held)| held));
             }
             Err(_) => failed += 1,
         }

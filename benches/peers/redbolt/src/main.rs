@@ -112,6 +112,13 @@ impl Peer for Redbolt {
         }
     }
 
+    fn try_lock_all(&mut self, keys: &[String], ttl: Duration) -> Result<Span> {
+        let (guard, span) = timed(|| self.client.try_lock_all(keys, ttl).wait());
+        let first = keys.first().ok_or("no key")?;
+        self.held.insert(first.clone(), guard.map_err(|error| error.to_string())?);
+        Ok(span)
+    }
+
     fn lock(&mut self, key: &str, ttl: Duration) -> Result<Span> {
         let (guard, span) = timed(|| self.client.lock(key, ttl).wait());
         self.held.insert(key.to_owned(), guard.map_err(|error| error.to_string())?);

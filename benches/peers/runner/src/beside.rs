@@ -28,9 +28,13 @@ pub(crate) fn run(options: &Options, proxy: &Proxy, load: &str) -> Anything {
         let [first, second] = rows.as_mut_slice() else {
             return Err(format!("two clients are measured beside each other: {left_out:?}").into());
         };
-        let figures: [(&str, Slice); 2] =
-            [("acquire p50 in us", acquire), ("cycles per second", cycles)];
-        for (figure, slice) in figures {
+        let has_sets = options.names.contains(&"node-redlock");
+        let figures: [(&str, Slice); 3] = [
+            ("acquire p50 in us", acquire),
+            ("cycles per second", cycles),
+            ("acquire p50 of ten keys in us", acquire_ten),
+        ];
+        for (figure, slice) in figures.into_iter().take(2 + usize::from(has_sets)) {
             let mut pairs = Vec::new();
             for nth in 0..PAIRS {
                 pairs.push(if nth % 2 == 0 {
@@ -58,6 +62,11 @@ pub(crate) fn run(options: &Options, proxy: &Proxy, load: &str) -> Anything {
 fn acquire(row: &mut Row) -> Anything<f64> {
     row.measure_latency(SLICE_MS)?;
     let slice = row.latency.last().ok_or("no slice")?;
+    percentile(slice.us.iter().copied(), 0.5).ok_or_else(|| "no lock was won".into())
+}
+
+fn acquire_ten(row: &mut Row) -> Anything<f64> {
+    let slice = row.measure_sets(SLICE_MS, 10)?;
     percentile(slice.us.iter().copied(), 0.5).ok_or_else(|| "no lock was won".into())
 }
 

@@ -171,6 +171,13 @@ impl Row {
         Ok(())
     }
 
+    /// As [`measure_latency`](Self::measure_latency), of so many keys at once.
+    pub(crate) fn measure_sets(&mut self, time_ms: u64, keys: usize) -> Anything<Slice> {
+        let prefix = Self::prefix();
+        let answer = self.first.ask(&format!("latency {time_ms} {prefix} {keys}"), PATIENCE)?;
+        Ok(Slice::read(&answer))
+    }
+
     pub(crate) fn measure_cycles(&mut self, time_ms: u64) -> Anything {
         let prefix = Self::prefix();
         let answer = self.first.ask(&format!("cycles {time_ms} 64 {prefix}"), PATIENCE)?;
