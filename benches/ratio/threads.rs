@@ -16,7 +16,8 @@ use crate::slices::{alternate, medians};
 use crate::throughput::window;
 use crate::{Anything, Options, TTL};
 
-/// The cycles of one slice, over all threads.
+/// The cycles of each caller in one slice, and the most of all.
+const EACH: usize = 200;
 const CYCLES: usize = 12_800;
 
 struct Beside {
@@ -93,12 +94,17 @@ fn cpu_time() -> Duration {
 }
 
 impl Beside {
+    fn cycles(&self) -> usize {
+        CYCLES.min(EACH * self.count)
+    }
+
     fn loops(&mut self) -> Anything<Slice> {
-        slice(CYCLES, || window(&mut self.looped, &mut self.keys, self.count, CYCLES))
+        let cycles = self.cycles();
+        slice(cycles, || window(&mut self.looped, &mut self.keys, self.count, cycles))
     }
 
     fn calls(&mut self) -> Anything<Slice> {
-        let each = CYCLES / self.count;
+        let each = self.cycles() / self.count;
         let keys: Vec<Vec<[u8; 22]>> =
             (0..self.count).map(|_| (0..each).map(|_| self.keys.next()).collect()).collect();
         let (client, waits) = (&self.client, self.waits);
