@@ -127,7 +127,8 @@ impl Call {
         self.members.iter().any(|member| matches!(member.state, State::Asked(_)))
     }
 
-    /// Whether any attempt is under way. The last ones are decided last.
+    /// Whether any attempt is under way. Nodes answer for the keys in their order, so the search
+    /// begins with the last.
     pub(super) fn is_under_way(&self) -> bool {
         self.members.iter().rev().any(|member| member.op().is_some())
     }

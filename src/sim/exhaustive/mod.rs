@@ -195,6 +195,7 @@ impl Search {
                 schedules += from_there;
                 continue;
             }
+            // The last step takes the world itself, which costs less than a copy.
             let is_last = steps.peek().is_none();
             let Some(mut world) = (if is_last { world.take() } else { world.clone() }) else {
                 break;
