@@ -29,10 +29,10 @@ pub(crate) fn run(options: &Options) -> Anything {
     for nodes in [1, 5] {
         let addresses = setup.addresses.get(..nodes).unwrap_or_default();
         for count in [1, 2, 10, 64] {
-            latency(addresses, (count, "MSETEX"), options.slices)?;
+            latency(addresses, addresses, (count, "MSETEX"), options.slices)?;
         }
-        if let Some(addresses) = without_msetex(addresses)? {
-            latency(&addresses, (10, "SET"), options.slices)?;
+        if let Some(with_user) = without_msetex(addresses)? {
+            latency(&with_user, addresses, (10, "SET"), options.slices)?;
         }
     }
     println!("\nFive nodes, five keys, each held for {HOLD:?}, a client per caller:\n");
@@ -58,9 +58,7 @@ fn without_msetex(addresses: &[String]) -> Anything<Option<Vec<String>>> {
 
 /// What so many keys cost bare sockets, of what one key costs them.
 fn bare(addresses: &[String], (count, by): (usize, &str), slices: usize) -> Anything<f64> {
-    let without_user = |address: &String| address.replace("redis://plain:any@", "");
-    let addresses: Vec<_> = addresses.iter().map(without_user).collect();
-    let mut context = (probe(&addresses, IdleStrategy::Park)?, Commands::new());
+    let mut context = (probe(addresses, IdleStrategy::Park)?, Commands::new());
     let cycles = (CYCLES / count).max(20);
     let slice = |(probe, commands): &mut (Probe, Commands), count: usize| {
         let mut times = Vec::new();
@@ -81,8 +79,14 @@ fn bare(addresses: &[String], (count, by): (usize, &str), slices: usize) -> Anyt
     Ok(ratio)
 }
 
-/// So many keys by one call, beside one key, and beside as many calls one after the other.
-fn latency(addresses: &[String], (count, by): (usize, &str), slices: usize) -> Anything {
+/// So many keys by one call, beside one key, and beside as many calls one after the other. The bare
+/// sockets use the addresses without a user.
+fn latency(
+    addresses: &[String],
+    plain: &[String],
+    (count, by): (usize, &str),
+    slices: usize,
+) -> Anything {
     let client = Client::connect(config(addresses, IdleStrategy::Park)?)?;
     let mut context = (client, Keys::new());
     let cycles = (CYCLES / count).max(20);
@@ -112,7 +116,7 @@ fn latency(addresses: &[String], (count, by): (usize, &str), slices: usize) -> A
     let [_, p50, ratio] = medians(&one, |times| percentile(times, 0.5));
     let each = alternate(slices, &mut context, |it| at_once(it, count), by_turns)?;
     let [_, loop_p50, _] = medians(&each, |times| percentile(times, 0.5));
-    let bare = bare(addresses, (count, by), slices)?;
+    let bare = bare(plain, (count, by), slices)?;
     println!(
         "| {} | {count} | {by} | {p50:.1} us | {ratio:.2} | {bare:.2} | {loop_p50:.1} us |",
         addresses.len()

@@ -30,9 +30,8 @@ fn a_name_is_looked_up_again_after_descriptors_had_run_out() {
     nodes.kill(0).expect("it runs");
     assert!(eventually(PATIENCE, || cause() == Cause::ConnectionRefused), "{:?}", cause());
     // The client has forgotten the address that does not serve, so it looks the name up again, in
-    // vain.
-    // An attempt to connect that is under way holds a descriptor, so the test takes again what the
-    // attempt gives back.
+    // vain. An attempt to connect that is under way holds a descriptor, so the test takes again what
+    // the attempt gives back.
     let mut all = Vec::new();
     let is_without = || {
         all.extend(std::iter::from_fn(|| File::open("/dev/null").ok()));

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use crate::measure::Row;
+use crate::measure::{Row, Slice};
 use crate::record::{median, percentile};
 use crate::{Anything, Options, start};
 use redbolt_benches::proxy::Proxy;
@@ -13,7 +13,7 @@ const PAIRS: usize = 100;
 const SLICE_MS: u64 = 100;
 
 /// One measured slice of a row.
-type Slice = fn(&mut Row) -> Anything<f64>;
+type Measured = fn(&mut Row) -> Anything<f64>;
 
 pub(crate) fn run(options: &Options, proxy: &Proxy, load: &str) -> Anything {
     let mut text = format!("# {}, load {load}\n", options.origin);
@@ -28,13 +28,12 @@ pub(crate) fn run(options: &Options, proxy: &Proxy, load: &str) -> Anything {
         let [first, second] = rows.as_mut_slice() else {
             return Err(format!("two clients are measured beside each other: {left_out:?}").into());
         };
-        let has_sets = options.names.contains(&"node-redlock");
-        let figures: [(&str, Slice); 3] = [
-            ("acquire p50 in us", acquire),
-            ("cycles per second", cycles),
-            ("acquire p50 of ten keys in us", acquire_ten),
-        ];
-        for (figure, slice) in figures.into_iter().take(2 + usize::from(has_sets)) {
+        let mut figures: Vec<(&str, Measured)> =
+            vec![("acquire p50 in us", acquire), ("cycles per second", cycles)];
+        if options.names.contains(&"node-redlock") {
+            figures.push(("acquire p50 of ten keys in us", acquire_ten));
+        }
+        for (figure, slice) in figures {
             let mut pairs = Vec::new();
             for nth in 0..PAIRS {
                 pairs.push(if nth % 2 == 0 {
@@ -60,13 +59,14 @@ pub(crate) fn run(options: &Options, proxy: &Proxy, load: &str) -> Anything {
 }
 
 fn acquire(row: &mut Row) -> Anything<f64> {
-    row.measure_latency(SLICE_MS)?;
-    let slice = row.latency.last().ok_or("no slice")?;
-    percentile(slice.us.iter().copied(), 0.5).ok_or_else(|| "no lock was won".into())
+    p50(&row.acquisitions(SLICE_MS, "")?)
 }
 
 fn acquire_ten(row: &mut Row) -> Anything<f64> {
-    let slice = row.measure_sets(SLICE_MS, 10)?;
+    p50(&row.acquisitions(SLICE_MS, "10")?)
+}
+
+fn p50(slice: &Slice) -> Anything<f64> {
     percentile(slice.us.iter().copied(), 0.5).ok_or_else(|| "no lock was won".into())
 }
 

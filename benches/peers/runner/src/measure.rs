@@ -165,17 +165,16 @@ impl Row {
     }
 
     pub(crate) fn measure_latency(&mut self, time_ms: u64) -> Anything {
-        let prefix = Self::prefix();
-        let answer = self.first.ask(&format!("latency {time_ms} {prefix}"), PATIENCE)?;
-        self.latency.push(Slice::read(&answer));
+        let slice = self.acquisitions(time_ms, "")?;
+        self.latency.push(slice);
         Ok(())
     }
 
-    /// As [`measure_latency`](Self::measure_latency), of so many keys at once.
-    pub(crate) fn measure_sets(&mut self, time_ms: u64, keys: usize) -> Anything<Slice> {
+    /// Acquisitions of one key, or of so many at once.
+    pub(crate) fn acquisitions(&mut self, time_ms: u64, keys: &str) -> Anything<Slice> {
         let prefix = Self::prefix();
-        let answer = self.first.ask(&format!("latency {time_ms} {prefix} {keys}"), PATIENCE)?;
-        Ok(Slice::read(&answer))
+        let line = format!("latency {time_ms} {prefix} {keys}");
+        Ok(Slice::read(&self.first.ask(line.trim_end(), PATIENCE)?))
     }
 
     pub(crate) fn measure_cycles(&mut self, time_ms: u64) -> Anything {
