@@ -176,6 +176,11 @@ rules! { TRANSFERS:
     /// A client that leaves the channel deletes no key that was handed over before.
     HandedOverBeforeKept => ByTest { NodeMask::EMPTY }
 
+    /// It also deletes them where a release is unanswered: a script may run behind that.
+    fn with_unanswered_releases(rest: NodeMask, heard: NodeMask) -> NodeMask { heard }
+    /// A client that leaves the channel takes a release that is unanswered for the last of the key.
+    UnansweredTakenForLast => ByTest { rest }
+
     /// A client that ends leaves the channel.
     fn leaves_at_end(is_ending: bool) -> bool { is_ending }
     /// A client ends without leaving the channel.

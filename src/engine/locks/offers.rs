@@ -366,17 +366,18 @@ impl Locks {
         self.nodes.leave_transfers(now);
         for slot_index in self.offers.all() {
             self.end_offer(slot_index, now);
-            // Deletes the keys that were handed over before, behind that. A lease does so by its
-            // own release.
             let slot = self.slots.at_mut(slot_index);
             let rest = heard.without(slot.holds);
             slot.holds = rules::with_late_scripts(slot.holds, heard);
             if slot.state().is_deleted() {
+                // Behind this delete no script can write the key: no client listens.
                 slot.tainted = slot.tainted.union(heard);
-                for id in rules::left_behind(rest) {
+                slot.unanswered = slot.unanswered.without(heard);
+                for id in rules::left_behind(rules::with_unanswered_releases(rest, heard)) {
                     self.send_release(id, slot_index, &mut None, now);
                 }
             } else {
+                // A lease deletes its keys by its own release.
                 slot.unanswered = slot.unanswered.union(rest);
             }
         }

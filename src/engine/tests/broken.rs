@@ -18,6 +18,7 @@ use super::fencing::{
     the_next_number_is_above_the_clients_own_last_fence,
 };
 use super::handing::{
+    a_client_that_ends_deletes_again_where_a_script_may_run_behind_its_release,
     a_client_that_ends_leaves_the_channel_and_deletes_what_came,
     a_delete_is_owed_where_the_connection_ends_before_the_script_is_answered,
     a_late_word_of_a_node_without_a_vote_is_none,
@@ -239,6 +240,11 @@ const TESTS: &[(Mutant, fn())] = &[
     (
         Mutant::HandedOverBeforeKept,
         a_client_that_reads_no_more_leaves_the_channel_and_deletes_what_came,
+    ),
+    // A script rarely comes between the release and the leaving.
+    (
+        Mutant::UnansweredTakenForLast,
+        a_client_that_ends_deletes_again_where_a_script_may_run_behind_its_release,
     ),
     // A key that is handed over to a client that has ended stands for its TTL.
     (Mutant::EndsInChannel, a_client_that_ends_leaves_the_channel_and_deletes_what_came),

@@ -5,7 +5,7 @@ use super::transfers::{
     announce_from, announce_with, given_up, handed_over, offered, offering, rig, settle,
     token_bytes, told, transfer, transfer_before_other, waited_for, with_ttl,
 };
-use super::untimely::subscribed_again;
+use super::untimely::{confirmed, subscribed_again};
 use super::waking::{OTHER, OTHERS_CHANNEL, THIRD, WAKE, published};
 use super::*;
 
@@ -125,6 +125,27 @@ pub(super) fn a_client_that_ends_leaves_the_channel_and_deletes_what_came() {
     for index in 0..3 {
         assert_eq!(rig.waiting(index), ["UNSUBSCRIBE", "DELIFEQ"], "node {index}");
     }
+}
+
+/// The script of the last holder may run between the release and the client's leaving.
+#[test]
+pub(super) fn a_client_that_ends_deletes_again_where_a_script_may_run_behind_its_release() {
+    let (mut rig, lease, _) = handed_over();
+    rig.engine.release(lease, rig.now);
+    rig.answer_all(0..2, ":1\r\n");
+    rig.engine.begin_close();
+    for index in 0..2 {
+        assert_eq!(rig.waiting(index), ["UNSUBSCRIBE", "DELIFEQ"]);
+    }
+    assert_eq!(rig.waiting(2), ["DELIFEQ", "UNSUBSCRIBE", "DELIFEQ"]);
+    rig.answer(2, ":0\r\n");
+    for index in 0..3 {
+        assert_eq!(rig.waiting(index), ["UNSUBSCRIBE", "DELIFEQ"]);
+        let channel = rig.inbox[index][0][1].clone();
+        rig.answer(index, &confirmed(&channel));
+        rig.answer(index, ":0\r\n");
+    }
+    assert_eq!(rig.engine.releases_owed(rig.now), 0, "no script can run any more");
 }
 
 /// The script may not have run.

@@ -10,7 +10,7 @@ use super::*;
 use crate::token::TokenBytes;
 
 /// The push that confirms a subscription to this channel.
-fn confirmed(name: &str) -> String {
+pub(super) fn confirmed(name: &str) -> String {
     format!(">3\r\n$9\r\nsubscribe\r\n${}\r\n{name}\r\n:1\r\n", name.len())
 }
 
