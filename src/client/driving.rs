@@ -5,8 +5,6 @@ use super::calls::{CallKind, CallResult, Listener, Stage};
 use super::indices::{CallIndex, QueueIndex};
 use super::table::{Command, Table};
 use crate::engine::Engine;
-use crate::error::{ConnectError, LockError};
-use crate::quorum::NodeMask;
 use crate::time::Instant;
 
 impl Table {
@@ -119,7 +117,8 @@ impl Table {
                 next_due = next_due.min(place.ends);
                 continue;
             }
-            let error = self.why_not(place.queue, engine, now);
+            let holder = place.queue.and_then(|queue| self.queues.at(queue).holder);
+            let error = self.rules.queued_in_vain(holder, engine, now);
             self.leave_queue(call);
             tell.push(self.calls.finish(call, CallResult::Lock(Err(error))));
         }
@@ -141,17 +140,5 @@ impl Table {
             }
         }
         self.next_due = next_due;
-    }
-
-    /// The error of a call that waited in the queue in vain.
-    fn why_not(&self, queue: Option<QueueIndex>, engine: &Engine, now: Instant) -> LockError {
-        let holder = queue.and_then(|queue| self.queues.at(queue).holder);
-        match engine.connect_error(now) {
-            Some(ConnectError::NoQuorum(ballot)) if holder.is_none() => LockError::NoQuorum(ballot),
-            _ => {
-                let voters = holder.map_or(NodeMask::EMPTY, |holder| holder.voters);
-                LockError::Taken(self.rules.queued_ballot(voters))
-            }
-        }
     }
 }

@@ -266,7 +266,7 @@ impl Front {
             match command {
                 Command::Call(call, Task::Acquire { key, options, ends }, _) => {
                     self.begun.push(Ticket(call));
-                    let options = self.table.rules.in_time(options, ends, now);
+                    let options = self.table.rules.in_time(options, ends, engine, now);
                     match options.and_then(|options| engine.acquire(&key, &options, now)) {
                         Ok(op) => self.ops.push((op, call)),
                         Err(error) => self.replies.push((call, CallResult::Lock(Err(error)))),

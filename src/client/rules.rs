@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::queues::Holder;
 use super::sync::Mutex;
 use crate::config::Config;
-use crate::engine::Prefix;
-use crate::error::{Ballot, Cause, ConfigError, LockError, SEVERAL_KEYS};
+use crate::engine::{Engine, Prefix};
+use crate::error::{Ballot, Cause, ConfigError, ConnectError, LockError, SEVERAL_KEYS};
 use crate::key;
 use crate::options::LockOptions;
 use crate::quorum::{Drift, Electorate, NODES_MAX, NodeMask};
@@ -154,10 +154,26 @@ impl Rules {
         &self,
         options: LockOptions,
         ends: Instant,
+        engine: &Engine,
         now: Instant,
     ) -> Result<LockOptions, LockError> {
-        let too_late = || LockError::Taken(self.queued_ballot(NodeMask::EMPTY));
-        options.until(ends, now).ok_or_else(too_late)
+        options.until(ends, now).ok_or_else(|| self.queued_in_vain(None, engine, now))
+    }
+
+    /// The error of a call that waited in the queue in vain, behind this holder.
+    pub(super) fn queued_in_vain(
+        &self,
+        holder: Option<Holder>,
+        engine: &Engine,
+        now: Instant,
+    ) -> LockError {
+        match engine.connect_error(now) {
+            Some(ConnectError::NoQuorum(ballot)) if holder.is_none() => LockError::NoQuorum(ballot),
+            _ => {
+                let voters = holder.map_or(NodeMask::EMPTY, |holder| holder.voters);
+                LockError::Taken(self.queued_ballot(voters))
+            }
+        }
     }
 
     /// Checks a lease again just before its caller gets it.
@@ -216,6 +232,17 @@ pub(super) mod tests {
         assert_eq!(rules(|config| config), 64);
         assert_eq!(rules(|config| config.max_extensions(9)), 0);
         assert_eq!(rules(|config| config.max_hold(ms(9_000))), 0);
+    }
+
+    /// The call's turn in the queue and the end of its time come together.
+    #[test]
+    fn a_call_whose_time_ends_at_its_turn_hears_that_no_quorum_answers() {
+        let config = Config::new(["h:1"]).unwrap();
+        let now = Instant::from_nanos(1);
+        let engine = Engine::new(&config, [0; 32], now).unwrap();
+        let rules = Rules::new(&config).unwrap();
+        let result = rules.in_time(LockOptions::new(ms(10)), now, &engine, now);
+        assert!(matches!(result, Err(LockError::NoQuorum(_))), "{result:?}");
     }
 
     fn holder(is_fenced: bool, is_announced: bool) -> Holder {

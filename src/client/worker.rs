@@ -321,7 +321,7 @@ impl Worker {
         let driver = &mut self.driver;
         match task {
             Task::Acquire { key, options, ends } => {
-                let options = self.inner.rules.in_time(options, ends, time);
+                let options = self.inner.rules.in_time(options, ends, driver.engine(), time);
                 let result = options.and_then(|options| match key::split(&key) {
                     None => driver.begin_lock(&key, &options, time),
                     Some(keys) => driver.begin_lock_all(&keys, options, time),
