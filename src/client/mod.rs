@@ -139,7 +139,7 @@ use worker::Worker;
 /// If no other call is under way, a caller that blocks leads. It writes, waits at the sockets and
 /// reads in the place of the I/O thread until its call is done. It does so for the calls that come
 /// meanwhile, too. Then no thread has to wake another. The next leader reads the late answers of
-/// the nodes beyond the quorum; after 10 ms without calls, the I/O thread reads them.
+/// the nodes beyond the quorum; after 40 ms without calls, the I/O thread reads them.
 ///
 /// Each other call costs two more switches between threads. The caller wakes the driving thread
 /// (a write to an eventfd, unless that thread is awake), and the driving thread wakes the caller.

@@ -21,9 +21,9 @@ use crate::rules;
 use crate::time::Instant;
 
 /// The I/O thread leaves the sockets to the callers until none has led for this long. Until then
-/// the next leader reads the late answers of the nodes beyond the quorum. The I/O thread wakes
-/// once per this time beside the leaders: at 100 us per cycle, in one of 400 cycles. It is less
-/// than the default `node_timeout`, by which the last late answers must be read.
+/// the next leader reads the late answers of the nodes beyond the quorum. Each look wakes a thread
+/// beside the leaders, so looks are far fewer than calls. They come sooner than the default
+/// `node_timeout`: else each lead would wake the thread for its late answers, which are due then.
 pub(super) const LOOKS_AFTER: Duration = Duration::from_millis(40);
 
 /// Where a thread sleeps.
