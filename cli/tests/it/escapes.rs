@@ -284,7 +284,7 @@ fn a_daemon_of_another_user_ends_where_run_is_killed_and_had_made_a_cgroup() {
 fn a_lock_whose_command_cannot_be_ended_is_not_released() {
     let Some(desk) = Desk::new() else { return };
     let nodes = five();
-    let args = ["--ttl", "20s", "--max-hold", "200ms", "--allow-new-privileges", "--json"];
+    let args = ["--ttl", "20s", "--max-hold", "2s", "--allow-new-privileges", "--json"];
     let running = desk.start(&nodes, &NOBODY, &args, &format!("exec {AS_ROOT}"));
     let ended = running.end();
     assert_eq!((ended.code, ended.text("error").as_str()), (Some(79), "not_killed"), "{ended:?}");
