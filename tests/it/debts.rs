@@ -21,9 +21,9 @@ const PENDING_MAX: usize = 32_768;
 const BEYOND: usize = 6_000;
 const LOCKS: usize = PENDING_MAX + DEBTS_MAX + BEYOND;
 /// The TTL of the locks that are released first, so that the test sees their keys end.
-const TTL_SHORT: Duration = Duration::from_secs(25);
+const TTL_SHORT: Duration = Duration::from_secs(45);
 /// The TTL of all other locks, which must not end during the test.
-const TTL_LONG: Duration = Duration::from_secs(30);
+const TTL_LONG: Duration = Duration::from_secs(60);
 /// How many of the keys another client has taken over on the frozen node.
 const FOREIGN_KEYS: usize = 500;
 /// A busy machine may keep the servers from answering a whole batch for seconds.
@@ -42,7 +42,7 @@ struct Loop {
 impl Loop {
     fn open(cluster: &Cluster) -> Self {
         let poll = Poll::new().expect("a poll");
-        let config = fresh_config(cluster.urls()).node_timeout(NODE_TIMEOUT);
+        let config = fresh_config(cluster.urls()).node_timeout(NODE_TIMEOUT).max_ttl(TTL_LONG);
         let driver = Driver::new(config, poll.registry(), 0..4).expect("a driver");
         Self { driver, poll, events: Events::with_capacity(64) }
     }
