@@ -167,13 +167,13 @@ impl Rules {
         engine: &Engine,
         now: Instant,
     ) -> LockError {
-        match engine.connect_error(now) {
-            Some(ConnectError::NoQuorum(ballot)) if holder.is_none() => LockError::NoQuorum(ballot),
-            _ => {
-                let voters = holder.map_or(NodeMask::EMPTY, |holder| holder.voters);
-                LockError::Taken(self.queued_ballot(voters))
-            }
+        if holder.is_none()
+            && let Some(ConnectError::NoQuorum(ballot)) = engine.connect_error(now)
+        {
+            return LockError::NoQuorum(ballot);
         }
+        let voters = holder.map_or(NodeMask::EMPTY, |holder| holder.voters);
+        LockError::Taken(self.queued_ballot(voters))
     }
 
     /// Checks a lease again just before its caller gets it.

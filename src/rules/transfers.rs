@@ -176,9 +176,10 @@ rules! { TRANSFERS:
     /// A client that leaves the channel deletes no key that was handed over before.
     HandedOverBeforeKept => ByTest { NodeMask::EMPTY }
 
-    /// It also deletes them where a release is unanswered: a script may run behind that.
+    /// A client that leaves the channel deletes a key also where its own release is unanswered: a
+    /// script may run behind that release.
     fn with_unanswered_releases(rest: NodeMask, heard: NodeMask) -> NodeMask { heard }
-    /// A client that leaves the channel takes a release that is unanswered for the last of the key.
+    /// A client that leaves the channel relies on a release that is unanswered.
     UnansweredTakenForLast => ByTest { rest }
 
     /// A client that ends leaves the channel.

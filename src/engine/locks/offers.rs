@@ -370,7 +370,7 @@ impl Locks {
             let rest = heard.without(slot.holds);
             slot.holds = rules::with_late_scripts(slot.holds, heard);
             if slot.state().is_deleted() {
-                // Behind this delete no script can write the key: no client listens.
+                // A script that runs behind this delete finds no listener, and takes its key back.
                 slot.tainted = slot.tainted.union(heard);
                 slot.unanswered = slot.unanswered.without(heard);
                 for id in rules::left_behind(rules::with_unanswered_releases(rest, heard)) {
