@@ -59,6 +59,20 @@ pub enum Event {
     },
 }
 
+impl Event {
+    /// The operation that is reported, or from which a lost lease came.
+    pub(in crate::engine) const fn op(&self) -> OpId {
+        match self {
+            Self::Lock { op, .. }
+            | Self::Extend { op, .. }
+            | Self::Adopt { op, .. }
+            | Self::Unlock { op, .. }
+            | Self::Lost { op, .. }
+            | Self::Query { op, .. } => *op,
+        }
+    }
+}
+
 /// Why a lease ended before its release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]

@@ -68,7 +68,9 @@ impl Locks {
             }
             self.begin_round(op, now);
             self.judge_by_call(op, self.ops.at(op).plan.deadline, now);
-            failed.extend(self.decide(slot_index));
+            if written != self.nodes.all() {
+                failed.extend(self.decide(slot_index));
+            }
         }
         failed
     }
@@ -118,6 +120,10 @@ impl Locks {
                 (None, Answer::Refused(cause)) => Answer::Refused(cause),
                 (None, _) => Answer::Odd,
             };
+            let is_plain_grant = answer == Answer::Ok && self.nodes.at(id).is_plain();
+            if is_plain_grant && self.set_granted(id, slot) {
+                continue;
+            }
             failed.extend(self.set_answered(id, slot, answer, now));
             self.slots.unref(slot);
         }

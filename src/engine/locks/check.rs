@@ -20,6 +20,7 @@ impl Locks {
         }
         for (index, op) in self.ops.indexed() {
             assert!(self.is_placed(index, op), "{op:?} has no slot of its own");
+            assert!(op.kind != OpKind::Free || op.part.is_none(), "{op:?} is reported to its set");
         }
     }
 

@@ -103,6 +103,8 @@ pub(in crate::engine) struct Op {
     slot: Option<SlotIndex>,
     /// The entry for the engine's care of an acquisition's lease.
     pub(in crate::engine) keep: Option<KeepIndex>,
+    /// The set of which this operation does one key, until that set has the result.
+    pub(in crate::engine) part: Option<Part>,
     /// Neighbours in the list of rounds, and when this round ends, on the attended clock.
     prev: Option<OpIndex>,
     next: Option<OpIndex>,
@@ -134,6 +136,13 @@ pub(in crate::engine) struct Op {
     /// The way in which an acquisition would win now.
     #[cfg(feature = "metrics")]
     pub(in crate::engine) way: Way,
+}
+
+/// The operation of a whole set, and the place of one of its keys.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::engine) struct Part {
+    pub(in crate::engine) whole: OpIndex,
+    pub(in crate::engine) place: u8,
 }
 
 /// How a call for a lock began.
@@ -295,6 +304,7 @@ impl Op {
             is_former: false,
             slot: None,
             keep: None,
+            part: None,
             prev: None,
             next: None,
             judged_at: Instant::default(),

@@ -1,7 +1,7 @@
 //! Adoptions of several keys: the client takes all over, or leaves all as they are.
 
 use super::call::in_order;
-use super::core::{Changed, Owner};
+use super::core::Changed;
 use super::lease::worse_extension;
 use crate::engine::core::Engine;
 use crate::engine::event::Event;
@@ -42,6 +42,7 @@ impl Engine {
             return Err(ExtendError::Full);
         }
         let index = self.locks.ops.open(OpKind::Set).ok_or(ExtendError::Full)?;
+        self.sets.is_used = true;
         let (mut ops, mut result) = (Vec::new(), Ok(()));
         for (key, token) in locks {
             match self.locks.adopt(key.as_ref(), token.as_ref(), &options, now) {
@@ -55,20 +56,12 @@ impl Engine {
     }
 
     /// One of the keys was adopted, or was not.
-    pub(super) fn key_adopted(
-        &mut self,
-        whole: OpIndex,
-        op: OpId,
-        result: Result<LeaseId, ExtendError>,
-    ) {
+    pub(super) fn key_adopted(&mut self, whole: OpIndex, result: Result<LeaseId, ExtendError>) {
         let (leases, result) = match result {
             Ok(lease) => (vec![lease], Ok(())),
             Err(error) => (Vec::new(), Err(error)),
         };
-        for lease in &leases {
-            self.sets.owners.insert(*lease, Owner::Call(whole));
-        }
-        self.part_changed(whole, op, Changed::Adopt(leases, result));
+        self.part_changed(whole, Changed::Adopt(leases, result));
     }
 
     /// Every key is decided. If one was not adopted, the client leaves the others, too.
@@ -82,7 +75,6 @@ impl Engine {
         leases.sort_by(|a, b| key_of(a).cmp(&key_of(b)));
         if result.is_err() {
             for lease in leases.drain(..) {
-                self.sets.owners.remove(&lease);
                 self.waiting.forget_queue(lease.slot);
                 self.locks.give_up(lease.slot);
             }

@@ -1,9 +1,9 @@
 //! Calls for several keys: how they begin, ask for keys, wait and end.
 
-use super::core::{Call, KEYS_MAX, Member, Owner, State, Wanted};
+use super::core::{Call, KEYS_MAX, Member, State, Wanted};
 use crate::engine::core::Engine;
 use crate::engine::event::Event;
-use crate::engine::locks::op::{OpId, Verdict};
+use crate::engine::locks::op::{OpId, Part, Verdict};
 use crate::engine::locks::slot::LeaseId;
 use crate::error::{Cause, LockError, NO_CLIENT};
 use crate::key::Key;
@@ -87,7 +87,7 @@ impl Engine {
         {
             return self.acquire_key(key, &options, now);
         }
-        for key in &keys {
+        for key in keys.iter().filter(|key| !self.locks.prefix.is_plain(key)) {
             self.locks.prefix.check_taken(key)?;
         }
         let room = keys.len();
@@ -97,21 +97,21 @@ impl Engine {
     /// An attempt at one key is decided.
     pub(super) fn member_decided(
         &mut self,
-        index: OpIndex,
+        Part { whole: index, place }: Part,
         op: OpId,
         result: Result<LeaseId, LockError>,
         now: Instant,
     ) {
-        let Some(mut call) = self.sets.calls.remove(&index) else { return };
+        let Some(call) = self.sets.calls.get_mut(&index) else { return };
         // A node that denies several keys at once does not say which of them is held.
         let names_key = !call.is_batch || call.wanted == Wanted::One;
-        if let Some(member) = call.members.iter_mut().find(|member| member.op() == Some(op)) {
+        let member =
+            call.members.get_mut(usize::from(place)).filter(|member| member.op() == Some(op));
+        debug_assert!(member.is_some(), "{op:?} is the operation of the key at {place}");
+        if let Some(member) = member {
             let was_waiting = matches!(member.state, State::Waiting(_));
             member.state = match result {
-                Ok(lease) => {
-                    self.sets.owners.insert(lease, Owner::Call(index));
-                    State::Held(lease)
-                }
+                Ok(lease) => State::Held(lease),
                 // The call itself has cancelled the attempt.
                 Err(LockError::Cancelled) => State::Free,
                 Err(error) => {
@@ -121,6 +121,10 @@ impl Engine {
                 }
             };
         }
+        if call.error.is_none() && call.wanted == Wanted::All && call.is_under_way() {
+            return;
+        }
+        let Some(mut call) = self.sets.calls.remove(&index) else { return };
         self.go_on(index, &mut call, now);
         self.sets.calls.insert(index, call);
     }
@@ -138,9 +142,7 @@ impl Engine {
     }
 
     fn go_on_with_all(&mut self, index: OpIndex, call: &mut Call, now: Instant) {
-        if call.is_under_way() {
-            return;
-        }
+        debug_assert!(!call.is_under_way(), "all answers are there");
         if self.ask_by_sets_instead(index, call, now) {
             return;
         }
@@ -169,7 +171,6 @@ impl Engine {
         if let Some(member) = call.members.iter_mut().find(is_lost) {
             member.state = State::Free;
         }
-        self.sets.owners.remove(&lease);
         self.release_key(lease, now);
         if call.wanted == Wanted::AllBehindGate && self.is_open(index) {
             self.go_on(index, &mut call, now);
@@ -217,7 +218,8 @@ impl Engine {
 
     /// From now on the caller holds the keys.
     fn hand_set_over(&mut self, call: &Call, op: OpId) -> Option<LeaseId> {
-        let leases: Vec<LeaseId> = call.leases().collect();
+        let mut leases: Vec<LeaseId> = Vec::with_capacity(call.members.len());
+        leases.extend(call.leases());
         for &lease in &leases {
             if !call.options.keep_alive && self.locks.keep_of(lease.slot).is_some() {
                 self.locks.end_keep_alive(lease.slot);

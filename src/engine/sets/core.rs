@@ -18,13 +18,14 @@ pub(super) const KEYS_MAX: usize = 64;
 /// All sets of an engine.
 #[derive(Clone, Default)]
 pub(in crate::engine) struct Sets {
+    /// A caller has asked for several keys at once.
+    pub(super) is_used: bool,
     pub(super) calls: FxHashMap<OpIndex, Box<Call>>,
     pub(super) changes: FxHashMap<OpIndex, Change>,
-    /// For the operation of each key, the operation of the whole set.
-    pub(super) wholes: FxHashMap<OpIndex, OpIndex>,
-    pub(super) held: FxHashMap<LeaseId, Held>,
-    /// Every lease of a set.
-    pub(super) owners: FxHashMap<LeaseId, Owner>,
+    /// By the lease of their first key.
+    held: FxHashMap<LeaseId, Held>,
+    /// For the lease of each key that a caller holds, the lease of the first.
+    firsts: FxHashMap<LeaseId, LeaseId>,
     /// By lock name, the slots that this client released while at most one other call waited for them.
     pub(super) left: HashMap<Key, u64>,
 }
@@ -171,8 +172,10 @@ impl Call {
 /// An extension, a release or an adoption of a set.
 #[derive(Clone)]
 pub(super) struct Change {
-    /// Its operations under way.
+    /// Its operations, one per key.
     pub(super) ops: Vec<OpId>,
+    /// How many of them are under way.
+    pub(super) open: usize,
     pub(super) result: Changed,
 }
 
@@ -193,18 +196,37 @@ pub(super) struct Held {
     pub(super) is_loss_told: bool,
 }
 
-/// Which set a lease belongs to.
-#[derive(Clone, Copy)]
-pub(super) enum Owner {
+/// The set that a lease belongs to.
+pub(super) enum Owner<'sets> {
+    /// A call or an adoption under way.
     Call(OpIndex),
-    Held(LeaseId),
+    /// Known to its caller by the lease of its first key.
+    Held(LeaseId, &'sets mut Held),
 }
 
 impl Sets {
-    /// Whether no operation and no lease belongs to a set.
+    /// Whether no operation and no lease ever belonged to a set.
     #[inline]
-    pub(in crate::engine) fn is_empty(&self) -> bool {
-        self.wholes.is_empty() && self.owners.is_empty()
+    pub(in crate::engine) const fn are_unused(&self) -> bool {
+        !self.is_used
+    }
+
+    /// The set that a lease belongs to; `None` for a lease of its own.
+    pub(super) fn owner(&mut self, lease: LeaseId) -> Option<Owner<'_>> {
+        if let Some(first) = self.firsts.get(&lease) {
+            return self.held.get_mut(first).map(|held| Owner::Held(*first, held));
+        }
+        self.whole_of(lease).map(Owner::Call)
+    }
+
+    /// The call or the adoption under way that has won a lease. Costs a look at all of them.
+    fn whole_of(&self, lease: LeaseId) -> Option<OpIndex> {
+        let mut calls = self.calls.iter();
+        let call = calls.find(|(_, call)| call.leases().any(|its| its == lease));
+        let mut changes = self.changes.iter();
+        let adopts = |change: &Change| matches!(&change.result, Changed::Adopt(leases, _) if leases.contains(&lease));
+        let change = || changes.find(|(_, change)| adopts(change)).map(|(index, _)| *index);
+        call.map(|(index, _)| *index).or_else(change)
     }
 
     /// The leases of a set that a caller holds, in the order of their keys; empty for another lease.
@@ -217,7 +239,7 @@ impl Sets {
     pub(super) fn hold(&mut self, op: OpId, leases: Vec<LeaseId>) -> Option<LeaseId> {
         let first = *leases.first()?;
         for &lease in &leases {
-            self.owners.insert(lease, Owner::Held(first));
+            self.firsts.insert(lease, first);
         }
         self.held.insert(first, Held { op, leases, is_loss_told: false });
         Some(first)
@@ -225,18 +247,14 @@ impl Sets {
 
     /// The id by which a caller knows a lease.
     pub(in crate::engine) fn known_as(&self, lease: LeaseId) -> LeaseId {
-        match self.owners.get(&lease) {
-            Some(Owner::Held(first)) => *first,
-            Some(Owner::Call(_)) | None => lease,
-        }
+        self.firsts.get(&lease).copied().unwrap_or(lease)
     }
 
     /// Whether a caller holds this lease, and no other with it.
     pub(in crate::engine) fn is_alone(&self, lease: LeaseId) -> bool {
-        match self.owners.get(&lease) {
-            Some(Owner::Held(first)) => self.leases(*first).len() == 1,
-            Some(Owner::Call(_)) => false,
-            None => true,
+        match self.firsts.get(&lease) {
+            Some(first) => self.leases(*first).len() == 1,
+            None => self.whole_of(lease).is_none(),
         }
     }
 
@@ -244,7 +262,7 @@ impl Sets {
     pub(super) fn forget(&mut self, lease: LeaseId) -> Vec<LeaseId> {
         let leases = self.held.remove(&lease).map(|held| held.leases).unwrap_or_default();
         for lease in &leases {
-            self.owners.remove(lease);
+            self.firsts.remove(lease);
         }
         leases
     }

@@ -2,7 +2,7 @@
 
 use super::core::{Change, Changed};
 use crate::engine::core::Engine;
-use crate::engine::locks::op::{OpId, OpKind, Verdict};
+use crate::engine::locks::op::{OpId, OpKind, Part, Verdict};
 use crate::engine::locks::slot::LeaseId;
 use crate::error::{DetachError, ExtendError, UnlockError, Unlocked};
 use crate::key;
@@ -124,19 +124,19 @@ impl Engine {
     }
 
     pub(super) fn begin_change(&mut self, index: OpIndex, ops: Vec<OpId>, result: Changed) -> OpId {
-        for op in &ops {
-            self.sets.wholes.insert(op.op, index);
+        for (op, place) in ops.iter().zip(0..) {
+            self.locks.ops.at_mut(op.op).part = Some(Part { whole: index, place });
         }
-        let is_over = ops.is_empty();
-        self.sets.changes.insert(index, Change { ops, result });
-        if is_over {
+        let open = ops.len();
+        self.sets.changes.insert(index, Change { ops, open, result });
+        if open == 0 {
             self.locks.finish(index, Verdict::Answered);
         }
         self.locks.ops.id(index)
     }
 
     /// The extension, adoption or release of one key has its result.
-    pub(super) fn part_changed(&mut self, index: OpIndex, op: OpId, part: Changed) {
+    pub(super) fn part_changed(&mut self, index: OpIndex, part: Changed) {
         let Some(change) = self.sets.changes.get_mut(&index) else { return };
         match (&mut change.result, part) {
             (Changed::Extend(_, result), Changed::Extend(_, part)) => {
@@ -153,8 +153,8 @@ impl Engine {
             | (Changed::Adopt(..), Changed::Extend(..) | Changed::Unlock(_))
             | (Changed::Unlock(_), Changed::Extend(..) | Changed::Adopt(..)) => {}
         }
-        change.ops.retain(|its| *its != op);
-        if change.ops.is_empty() {
+        change.open = change.open.saturating_sub(1);
+        if change.open == 0 {
             self.locks.finish(index, Verdict::Answered);
         }
     }

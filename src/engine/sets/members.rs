@@ -2,7 +2,7 @@
 
 use super::core::{Call, Member, State, Wanted};
 use crate::engine::core::Engine;
-use crate::engine::locks::op::{OpId, OpKind, Verdict};
+use crate::engine::locks::op::{OpId, OpKind, Part, Verdict};
 use crate::error::{Ballot, Cause, LockError, SEVERAL_KEYS};
 use crate::options::{LockOptions, Share};
 use crate::quorum::{NODES_MAX, NodeMask};
@@ -25,6 +25,7 @@ impl Engine {
             return Err(LockError::Full);
         }
         let index = self.locks.ops.open(OpKind::Set).ok_or(LockError::Full)?;
+        self.sets.is_used = true;
         self.locks.ops.at_mut(index).plan.retry_as(&call.options, now);
         let mut call = Box::new(call);
         if call.wanted == Wanted::AllBehindGate && self.locks.ops.at(index).plan.is_patient {
@@ -53,9 +54,10 @@ impl Engine {
             return;
         };
         call.is_batch = false;
-        for member in call.members.iter_mut().filter(|member| member.is_free()).take(most) {
+        let members = call.members.iter_mut().zip(0..);
+        for (member, place) in members.filter(|(member, _)| member.is_free()).take(most) {
             let begun = self.acquire_key(&member.key, &options, now);
-            member.state = self.begun(index, begun, State::Asked);
+            member.state = self.begun(Part { whole: index, place }, begun, State::Asked);
         }
     }
 
@@ -74,7 +76,8 @@ impl Engine {
         let is_first = !call.has_repeated && call.members.iter().all(Member::is_free);
         let most_by_set = if is_first && call.wanted == Wanted::One { 1 } else { most };
         let free = call.members.iter().filter(|member| member.is_free()).take(most);
-        let keys: Vec<&[u8]> = free.map(|member| member.key.as_slice()).collect();
+        let mut keys: Vec<&[u8]> = Vec::with_capacity(call.members.len());
+        keys.extend(free.map(|member| member.key.as_slice()));
         let begun = if keys.len() > 1 {
             self.acquire_in_batch(call.batch_kind(), &keys, &options, now)
         } else {
@@ -84,9 +87,9 @@ impl Engine {
             return self.ask_for_free(index, call, most_by_set, now);
         };
         call.is_batch = true;
-        let free = call.members.iter_mut().filter(|member| member.is_free());
-        for (member, begun) in free.zip(begun) {
-            member.state = self.begun(index, begun, State::Asked);
+        let free = call.members.iter_mut().zip(0..).filter(|(member, _)| member.is_free());
+        for ((member, place), begun) in free.zip(begun) {
+            member.state = self.begun(Part { whole: index, place }, begun, State::Asked);
         }
     }
 
@@ -99,13 +102,13 @@ impl Engine {
     /// The state of a key whose attempt or call has begun, or was refused.
     fn begun(
         &mut self,
-        index: OpIndex,
+        part: Part,
         begun: Result<OpId, LockError>,
         state: fn(OpId) -> State,
     ) -> State {
         match begun {
             Ok(op) => {
-                self.sets.wholes.insert(op.op, index);
+                self.locks.ops.at_mut(op.op).part = Some(part);
                 state(op)
             }
             Err(error) => State::Denied(error),
@@ -160,7 +163,8 @@ impl Engine {
             } else {
                 self.acquire_key(&member.key, &options, now)
             };
-            member.state = self.begun(index, begun, State::Waiting);
+            let part = Part { whole: index, place: u8::try_from(place).unwrap_or(u8::MAX) };
+            member.state = self.begun(part, begun, State::Waiting);
         }
     }
 
@@ -169,7 +173,6 @@ impl Engine {
         for member in call.members.iter_mut().skip(from) {
             if let Some(lease) = member.lease().filter(|_| rules::is_given_back(true)) {
                 member.state = State::Free;
-                self.sets.owners.remove(&lease);
                 self.release_key(lease, now);
             }
         }

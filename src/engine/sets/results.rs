@@ -4,56 +4,54 @@ use std::mem::replace;
 
 use super::core::{Change, Changed, Owner};
 use crate::engine::core::Engine;
-use crate::engine::event::Event;
+use crate::engine::event::{Event, LostCause};
+use crate::engine::locks::op::OpId;
+use crate::engine::locks::slot::LeaseId;
 use crate::slab::OpIndex;
 use crate::time::Instant;
 
 impl Engine {
-    /// Takes an event of a part of a set. Returns the event for the caller, if there is one.
+    /// Takes the event of a part of a set. Returns the event for the caller, if there is one.
     #[cold]
     pub(in crate::engine) fn gather(&mut self, event: Event, now: Instant) -> Option<Event> {
+        if let Event::Lost { op, lease, cause } = event {
+            return self.gather_loss(op, lease, cause, now);
+        }
+        let Some(part) = self.locks.ops.at_mut(event.op().op).part.take() else {
+            return Some(event);
+        };
         match event {
-            Event::Lock { op, result } => {
-                let Some(whole) = self.sets.wholes.remove(&op.op) else {
-                    return Some(Event::Lock { op, result });
-                };
-                self.member_decided(whole, op, result, now);
+            Event::Lock { op, result } => self.member_decided(part, op, result, now),
+            Event::Extend { lease, result, .. } => {
+                self.part_changed(part.whole, Changed::Extend(lease, result));
+            }
+            Event::Unlock { result, .. } => {
+                self.part_changed(part.whole, Changed::Unlock(result));
+            }
+            Event::Adopt { result, .. } => self.key_adopted(part.whole, result),
+            Event::Lost { .. } | Event::Query { .. } => {}
+        }
+        None
+    }
+
+    /// A lease is lost. The caller hears once of a set that it holds.
+    fn gather_loss(
+        &mut self,
+        op: OpId,
+        lease: LeaseId,
+        cause: LostCause,
+        now: Instant,
+    ) -> Option<Event> {
+        match self.sets.owner(lease) {
+            None => Some(Event::Lost { op, lease, cause }),
+            Some(Owner::Held(first, held)) => {
+                let is_told = replace(&mut held.is_loss_told, true);
+                (!is_told).then_some(Event::Lost { op: held.op, lease: first, cause })
+            }
+            Some(Owner::Call(whole)) => {
+                self.member_lost(whole, lease, now);
                 None
             }
-            Event::Extend { op, lease, result } => {
-                let Some(whole) = self.sets.wholes.remove(&op.op) else {
-                    return Some(Event::Extend { op, lease, result });
-                };
-                self.part_changed(whole, op, Changed::Extend(lease, result));
-                None
-            }
-            Event::Unlock { op, result } => {
-                let Some(whole) = self.sets.wholes.remove(&op.op) else {
-                    return Some(Event::Unlock { op, result });
-                };
-                self.part_changed(whole, op, Changed::Unlock(result));
-                None
-            }
-            Event::Lost { op, lease, cause } => match self.sets.owners.get(&lease).copied() {
-                None => Some(Event::Lost { op, lease, cause }),
-                Some(Owner::Call(whole)) => {
-                    self.member_lost(whole, lease, now);
-                    None
-                }
-                Some(Owner::Held(lease)) => {
-                    let held = self.sets.held.get_mut(&lease)?;
-                    let is_told = replace(&mut held.is_loss_told, true);
-                    (!is_told).then_some(Event::Lost { op: held.op, lease, cause })
-                }
-            },
-            Event::Adopt { op, result } => {
-                let Some(whole) = self.sets.wholes.remove(&op.op) else {
-                    return Some(Event::Adopt { op, result });
-                };
-                self.key_adopted(whole, op, result);
-                None
-            }
-            Event::Query { .. } => Some(event),
         }
     }
 
