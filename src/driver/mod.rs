@@ -164,7 +164,7 @@ impl Driver {
     /// # Errors
     ///
     /// As [`try_lock`](Self::try_lock). [`LockError::InvalidKeys`] for no key, more than 64, or a
-    /// key that is there twice. [`LockError::Full`] if `in_flight_max` leaves no room for one
+    /// key that appears twice. [`LockError::Full`] if `in_flight_max` leaves no room for one
     /// operation per key and one more.
     pub fn try_lock_all<K: AsRef<[u8]>>(
         &mut self,
@@ -325,7 +325,7 @@ impl Driver {
     /// # Errors
     ///
     /// As [`adopt`](Self::adopt). [`ExtendError::InvalidName`] also for no key, more than 64, or a
-    /// key that is there twice.
+    /// key that appears twice.
     pub fn adopt_all<K: AsRef<[u8]>, T: AsRef<[u8]>>(
         &mut self,
         locks: &[(K, T)],

@@ -113,7 +113,7 @@ fn a_call_that_is_dropped_or_refused_leaves_no_key_behind() {
     is_clean(&nodes, &client);
     for (keys, part) in [
         (vec![], "1 to 64 keys"),
-        (vec!["a", "a"], "a key is there twice"),
+        (vec!["a", "a"], "a key appears twice"),
         (vec!["a", ""], "the key has 0 bytes"),
         (vec!["a", "b:elected"], "belongs to another lock"),
     ] {

@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //!
-//! - The engine's own extensions obey all rules of a caller's: one at a time, never after the
-//!   deadline, never behind a release. Only a quorum moves the deadline on.
+//! - The engine's own extensions obey all rules of a caller's extension: one at a time, never after
+//!   the deadline, never behind a release. Only a quorum moves the deadline on.
 
 use crate::engine::event::LostCause;
 use crate::engine::happenings::Happening;

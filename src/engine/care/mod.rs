@@ -95,7 +95,7 @@ impl Keeps {
         self.keeps.at_mut(index)
     }
 
-    /// From now on the entry belongs to the lease in this slot.
+    /// From now on the entry belongs to the attempt or the lease in this slot.
     pub(in crate::engine) fn bind(&mut self, index: KeepIndex, slot: SlotIndex) {
         let place = slot.place();
         if place >= self.by_slot.len() {
@@ -107,7 +107,7 @@ impl Keeps {
         self.at_mut(index).slot = Some(slot);
     }
 
-    /// The entry of the slot, which must have one.
+    /// The entry of a slot that is kept. Of another slot it may be an entry that is closed.
     pub(in crate::engine) fn of_slot(&self, slot: SlotIndex) -> Option<KeepIndex> {
         self.by_slot.get(slot.place()).copied().flatten()
     }

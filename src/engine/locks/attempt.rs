@@ -140,10 +140,11 @@ impl Locks {
         if is_gated { self.gate_answered(slot_index, now) } else { self.decide(slot_index) }
     }
 
-    /// A node in good standing granted. Counts the vote, if there is nothing else to do. Returns
-    /// whether it did.
+    /// A node in good standing granted, and the number of grants decides. Counts the vote, if there is
+    /// nothing else to do. Returns whether it did.
     #[inline(always)]
     pub(in crate::engine) fn set_granted(&mut self, id: NodeId, slot_index: SlotIndex) -> bool {
+        debug_assert!(self.settings.electorate.takes_any(), "of two lists, the nodes decide");
         let slot = self.slots.at_mut(slot_index);
         let is_counted = matches!(slot.state(), TokenState::Asking | TokenState::Won);
         let Some(op) = slot.op.filter(|_| is_counted) else { return false };

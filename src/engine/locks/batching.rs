@@ -120,8 +120,9 @@ impl Locks {
                 (None, Answer::Refused(cause)) => Answer::Refused(cause),
                 (None, _) => Answer::Odd,
             };
-            let is_plain_grant = answer == Answer::Ok && self.nodes.at(id).is_plain();
-            if is_plain_grant && self.set_granted(id, slot) {
+            // Of two lists, the number of grants does not decide.
+            let counts = self.nodes.at(id).is_plain() && self.settings.electorate.takes_any();
+            if answer == Answer::Ok && counts && self.set_granted(id, slot) {
                 continue;
             }
             failed.extend(self.set_answered(id, slot, answer, now));

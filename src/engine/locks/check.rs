@@ -30,9 +30,13 @@ impl Locks {
         let outcome = op.map(|op| op.outcome);
         match slot.state() {
             TokenState::Free => op.is_none() && slot.refs == 0,
-            TokenState::Asking | TokenState::Gated | TokenState::Between => {
-                is_call && outcome == Some(Verdict::Open)
+            TokenState::Asking => {
+                // The last vote decides a round; a fence may need another one.
+                let waits =
+                    op.is_some_and(|op| !op.round.open().union(op.round.awaited).is_empty());
+                is_call && outcome == Some(Verdict::Open) && (waits || slot.is_fenced())
             }
+            TokenState::Gated | TokenState::Between => is_call && outcome == Some(Verdict::Open),
             TokenState::Won => is_call && outcome == Some(Verdict::Won),
             TokenState::Offered => op.is_none() && slot.was_offered(),
             TokenState::Held => !is_call,

@@ -2,14 +2,13 @@
 
 use super::call::in_order;
 use super::core::Changed;
-use super::lease::worse_extension;
+use super::lease::{judged_again, worse_extension};
 use crate::engine::core::Engine;
 use crate::engine::event::Event;
 use crate::engine::locks::op::{OpId, OpKind};
 use crate::engine::locks::slot::LeaseId;
 use crate::error::ExtendError;
 use crate::options::LockOptions;
-use crate::slab::OpIndex;
 use crate::time::Instant;
 
 impl Engine {
@@ -19,7 +18,7 @@ impl Engine {
     /// # Errors
     ///
     /// As [`adopt`](Self::adopt). [`ExtendError::InvalidName`] also for no key, for more than 64, and
-    /// for a key that is there twice. [`ExtendError::Full`] if there is no room for one operation per
+    /// for a key that appears twice. [`ExtendError::Full`] if there is no room for one operation per
     /// key and one more. Nothing is written then.
     pub fn adopt_all<K: AsRef<[u8]>, T: AsRef<[u8]>>(
         &mut self,
@@ -55,26 +54,21 @@ impl Engine {
         Ok(op)
     }
 
-    /// One of the keys was adopted, or was not.
-    pub(super) fn key_adopted(&mut self, whole: OpIndex, result: Result<LeaseId, ExtendError>) {
-        let (leases, result) = match result {
-            Ok(lease) => (vec![lease], Ok(())),
-            Err(error) => (Vec::new(), Err(error)),
-        };
-        self.part_changed(whole, Changed::Adopt(leases, result));
-    }
-
     /// Every key is decided. If one was not adopted, the client leaves the others, too.
     pub(super) fn report_adoption(
         &mut self,
         op: OpId,
         mut leases: Vec<LeaseId>,
         result: Result<(), ExtendError>,
+        now: Instant,
     ) -> Event {
         let key_of = |lease: &LeaseId| self.locks.held_name(*lease).map(|(key, _)| key);
         leases.sort_by(|a, b| key_of(a).cmp(&key_of(b)));
+        let ends = leases.iter().filter_map(|lease| self.locks.deadline(*lease)).min();
+        let result = judged_again(result, ends, now);
         if result.is_err() {
             for lease in leases.drain(..) {
+                self.sets.owners.remove(&lease);
                 self.waiting.forget_queue(lease.slot);
                 self.locks.give_up(lease.slot);
             }

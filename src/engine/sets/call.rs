@@ -1,6 +1,6 @@
 //! Calls for several keys: how they begin, ask for keys, wait and end.
 
-use super::core::{Call, KEYS_MAX, Member, State, Wanted};
+use super::core::{Call, KEYS_MAX, Member, Owner, State, Wanted};
 use crate::engine::core::Engine;
 use crate::engine::event::Event;
 use crate::engine::locks::op::{OpId, Part, Verdict};
@@ -17,14 +17,15 @@ impl Engine {
     /// Begins one attempt at the locks of all `keys`, in any order: all are won, or none. The event
     /// is that of [`try_lock`](Self::try_lock). The lease ends with the first of its keys to end.
     ///
-    /// It costs one write per node: `MSETEX` where all nodes have it, and otherwise one SET per key.
+    /// It costs one write per node: `MSETEX` where all nodes have it and no fence is asked for, and
+    /// otherwise one SET per key.
     /// Votes are counted per key, so sets and single keys of any client exclude each other. Where a
     /// node turns out to lack the command, the call takes a second round.
     ///
     /// # Errors
     ///
     /// As [`try_lock`](Self::try_lock), and [`LockError::InvalidKeys`] for no key, for more than 64,
-    /// and for a key that is there twice. [`LockError::Full`] if there is no room for one operation
+    /// and for a key that appears twice. [`LockError::Full`] if there is no room for one operation
     /// per key and one more. Nothing is written then.
     pub fn try_lock_all<K: AsRef<[u8]>>(
         &mut self,
@@ -111,7 +112,10 @@ impl Engine {
         if let Some(member) = member {
             let was_waiting = matches!(member.state, State::Waiting(_));
             member.state = match result {
-                Ok(lease) => State::Held(lease),
+                Ok(lease) => {
+                    self.sets.owners.insert(lease, Owner::Call(index));
+                    State::Held(lease)
+                }
                 // The call itself has cancelled the attempt.
                 Err(LockError::Cancelled) => State::Free,
                 Err(error) => {
@@ -157,11 +161,8 @@ impl Engine {
             self.give_back(call, rules::keys_kept(first), now);
             self.keep_all(index, call, now);
             self.wait_for(index, call, first, now);
-            call.forget_denials();
         }
-        if !call.is_under_way() {
-            self.end_call(index, call, now);
-        }
+        self.wait_or_end(index, call, now);
     }
 
     /// A lease was lost before its call had all keys: the call asks for that key again.
@@ -171,6 +172,7 @@ impl Engine {
         if let Some(member) = call.members.iter_mut().find(is_lost) {
             member.state = State::Free;
         }
+        self.sets.owners.remove(&lease);
         self.release_key(lease, now);
         if call.wanted == Wanted::AllBehindGate && self.is_open(index) {
             self.go_on(index, &mut call, now);
@@ -261,7 +263,7 @@ pub(crate) fn in_order<K: AsRef<[u8]>>(keys: &[K]) -> Result<Vec<Key>, LockError
     let mut keys: Vec<Key> = keys.iter().map(|key| Key::from_slice(key.as_ref())).collect();
     keys.sort_unstable();
     if keys.windows(2).any(|pair| matches!(pair, [a, b] if a == b)) {
-        return Err(LockError::InvalidKeys { why: "a key is there twice" });
+        return Err(LockError::InvalidKeys { why: "a key appears twice" });
     }
     Ok(keys)
 }

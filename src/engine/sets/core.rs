@@ -23,9 +23,9 @@ pub(in crate::engine) struct Sets {
     pub(super) calls: FxHashMap<OpIndex, Box<Call>>,
     pub(super) changes: FxHashMap<OpIndex, Change>,
     /// By the lease of their first key.
-    held: FxHashMap<LeaseId, Held>,
-    /// For the lease of each key that a caller holds, the lease of the first.
-    firsts: FxHashMap<LeaseId, LeaseId>,
+    pub(super) held: FxHashMap<LeaseId, Held>,
+    /// Every lease of a set.
+    pub(super) owners: FxHashMap<LeaseId, Owner>,
     /// By lock name, the slots that this client released while at most one other call waited for them.
     pub(super) left: HashMap<Key, u64>,
 }
@@ -87,7 +87,8 @@ impl Member {
         matches!(self.state, State::Denied(_))
     }
 
-    /// Whether some nodes granted the key, but too few: then no client held it, and several wanted it.
+    /// Whether some nodes granted the key, but too few. Either several calls split the votes, or the
+    /// holder lacks votes on these nodes.
     pub(super) fn is_split(&self) -> bool {
         let State::Denied(LockError::Taken(ballot) | LockError::NoQuorum(ballot)) = &self.state
         else {
@@ -194,14 +195,17 @@ pub(super) struct Held {
     pub(super) op: OpId,
     pub(super) leases: Vec<LeaseId>,
     pub(super) is_loss_told: bool,
+    /// An extension is under way, or not reported yet.
+    pub(super) is_extending: bool,
 }
 
 /// The set that a lease belongs to.
-pub(super) enum Owner<'sets> {
+#[derive(Clone, Copy)]
+pub(super) enum Owner {
     /// A call or an adoption under way.
     Call(OpIndex),
     /// Known to its caller by the lease of its first key.
-    Held(LeaseId, &'sets mut Held),
+    Held(LeaseId),
 }
 
 impl Sets {
@@ -209,24 +213,6 @@ impl Sets {
     #[inline]
     pub(in crate::engine) const fn are_unused(&self) -> bool {
         !self.is_used
-    }
-
-    /// The set that a lease belongs to; `None` for a lease of its own.
-    pub(super) fn owner(&mut self, lease: LeaseId) -> Option<Owner<'_>> {
-        if let Some(first) = self.firsts.get(&lease) {
-            return self.held.get_mut(first).map(|held| Owner::Held(*first, held));
-        }
-        self.whole_of(lease).map(Owner::Call)
-    }
-
-    /// The call or the adoption under way that has won a lease. Costs a look at all of them.
-    fn whole_of(&self, lease: LeaseId) -> Option<OpIndex> {
-        let mut calls = self.calls.iter();
-        let call = calls.find(|(_, call)| call.leases().any(|its| its == lease));
-        let mut changes = self.changes.iter();
-        let adopts = |change: &Change| matches!(&change.result, Changed::Adopt(leases, _) if leases.contains(&lease));
-        let change = || changes.find(|(_, change)| adopts(change)).map(|(index, _)| *index);
-        call.map(|(index, _)| *index).or_else(change)
     }
 
     /// The leases of a set that a caller holds, in the order of their keys; empty for another lease.
@@ -239,22 +225,26 @@ impl Sets {
     pub(super) fn hold(&mut self, op: OpId, leases: Vec<LeaseId>) -> Option<LeaseId> {
         let first = *leases.first()?;
         for &lease in &leases {
-            self.firsts.insert(lease, first);
+            self.owners.insert(lease, Owner::Held(first));
         }
-        self.held.insert(first, Held { op, leases, is_loss_told: false });
+        self.held.insert(first, Held { op, leases, is_loss_told: false, is_extending: false });
         Some(first)
     }
 
     /// The id by which a caller knows a lease.
     pub(in crate::engine) fn known_as(&self, lease: LeaseId) -> LeaseId {
-        self.firsts.get(&lease).copied().unwrap_or(lease)
+        match self.owners.get(&lease) {
+            Some(Owner::Held(first)) => *first,
+            Some(Owner::Call(_)) | None => lease,
+        }
     }
 
     /// Whether a caller holds this lease, and no other with it.
     pub(in crate::engine) fn is_alone(&self, lease: LeaseId) -> bool {
-        match self.firsts.get(&lease) {
-            Some(first) => self.leases(*first).len() == 1,
-            None => self.whole_of(lease).is_none(),
+        match self.owners.get(&lease) {
+            Some(Owner::Held(first)) => self.leases(*first).len() == 1,
+            Some(Owner::Call(_)) => false,
+            None => true,
         }
     }
 
@@ -262,7 +252,7 @@ impl Sets {
     pub(super) fn forget(&mut self, lease: LeaseId) -> Vec<LeaseId> {
         let leases = self.held.remove(&lease).map(|held| held.leases).unwrap_or_default();
         for lease in &leases {
-            self.firsts.remove(lease);
+            self.owners.remove(lease);
         }
         leases
     }

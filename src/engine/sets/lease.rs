@@ -1,13 +1,15 @@
 //! Extensions, releases and the state of leases that hold a set.
 
-use super::core::{Change, Changed};
+use super::core::{Change, Changed, Owner};
 use crate::engine::core::Engine;
+use crate::engine::event::Event;
 use crate::engine::locks::op::{OpId, OpKind, Part, Verdict};
 use crate::engine::locks::slot::LeaseId;
 use crate::error::{DetachError, ExtendError, UnlockError, Unlocked};
 use crate::key;
 #[cfg(feature = "sim")]
 use crate::quorum::NodeMask;
+use crate::rules;
 use crate::slab::OpIndex;
 use crate::time::Instant;
 use crate::token::TokenBytes;
@@ -45,7 +47,11 @@ impl Engine {
         ttl: Duration,
         now: Instant,
     ) -> Result<OpId, ExtendError> {
-        let leases = self.sets.leases(lease).to_vec();
+        let held = self.sets.held.get(&lease).ok_or(ExtendError::NotOurs)?;
+        if rules::is_extension_refused(held.is_extending) {
+            return Err(ExtendError::Busy);
+        }
+        let leases = held.leases.clone();
         for &lease in &leases {
             self.locks.may_extend(lease, ttl, now)?;
         }
@@ -60,7 +66,26 @@ impl Engine {
                 Err(error) => result = worse_extension(result, Err(error)),
             }
         }
+        self.note_extending(lease, true);
         Ok(self.begin_change(index, ops, Changed::Extend(lease, result)))
+    }
+
+    fn note_extending(&mut self, lease: LeaseId, is_extending: bool) {
+        if let Some(held) = self.sets.held.get_mut(&lease) {
+            held.is_extending = is_extending;
+        }
+    }
+
+    /// Takes the result of an extension out.
+    pub(super) fn report_extension(
+        &mut self,
+        op: OpId,
+        lease: LeaseId,
+        result: Result<(), ExtendError>,
+        now: Instant,
+    ) -> Event {
+        self.note_extending(lease, false);
+        Event::Extend { op, lease, result: judged_again(result, self.deadline(lease), now) }
     }
 
     /// Releases all keys of a set at once, and reports the result.
@@ -136,28 +161,39 @@ impl Engine {
     }
 
     /// The extension, adoption or release of one key has its result.
-    pub(super) fn part_changed(&mut self, index: OpIndex, part: Changed) {
+    pub(super) fn part_changed(&mut self, index: OpIndex, event: Event) {
         let Some(change) = self.sets.changes.get_mut(&index) else { return };
-        match (&mut change.result, part) {
-            (Changed::Extend(_, result), Changed::Extend(_, part)) => {
+        match (&mut change.result, event) {
+            (Changed::Adopt(leases, _), Event::Adopt { result: Ok(lease), .. }) => {
+                leases.push(lease);
+                self.sets.owners.insert(lease, Owner::Call(index));
+            }
+            (Changed::Adopt(_, result), Event::Adopt { result: Err(error), .. }) => {
+                *result = worse_extension(replace(result, Ok(())), Err(error));
+            }
+            (Changed::Extend(_, result), Event::Extend { result: part, .. }) => {
                 *result = worse_extension(replace(result, Ok(())), part);
             }
-            (Changed::Adopt(leases, result), Changed::Adopt(more, part)) => {
-                leases.extend(more);
-                *result = worse_extension(replace(result, Ok(())), part);
-            }
-            (Changed::Unlock(result), Changed::Unlock(part)) => {
+            (Changed::Unlock(result), Event::Unlock { result: part, .. }) => {
                 *result = worse_release(*result, part);
             }
-            (Changed::Extend(..), Changed::Adopt(..) | Changed::Unlock(_))
-            | (Changed::Adopt(..), Changed::Extend(..) | Changed::Unlock(_))
-            | (Changed::Unlock(_), Changed::Extend(..) | Changed::Adopt(..)) => {}
+            _ => debug_assert!(false, "a part of another change"),
         }
         change.open = change.open.saturating_sub(1);
         if change.open == 0 {
             self.locks.finish(index, Verdict::Answered);
         }
     }
+}
+
+/// The result of all keys when it is reported: the first of them may have ended since it was judged.
+pub(super) fn judged_again(
+    result: Result<(), ExtendError>,
+    ends: Option<Instant>,
+    now: Instant,
+) -> Result<(), ExtendError> {
+    let is_in_time = rules::is_extended_in_time(now, ends.unwrap_or_default());
+    result.and_then(|()| if is_in_time { Ok(()) } else { Err(ExtendError::Expired) })
 }
 
 /// The set is extended if each key is. Of two errors, one that ends the lease counts.

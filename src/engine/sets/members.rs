@@ -132,8 +132,8 @@ impl Engine {
         }
     }
 
-    /// A denied batch for all keys says nothing of single ones, so a call that waits asks for each by
-    /// SETs. So does any call if nodes turn out to lack the command. Returns whether
+    /// A denied batch does not show which key is held, so a call that waits asks for each key by its own
+    /// SET command. So does any call if nodes turn out to lack the command of the batch. Returns whether
     /// attempts are under way.
     pub(super) fn ask_by_sets_instead(
         &mut self,
@@ -144,7 +144,8 @@ impl Engine {
         let wants_one = call.wanted == Wanted::One;
         let lacks_command = self.locks.able_to_batch(call.batch_kind()).is_none();
         let is_patient = self.locks.ops.at(index).plan.is_patient;
-        if !call.is_batch || call.is_won() || !(lacks_command || is_patient && !wants_one) {
+        let may_ask = lacks_command || is_patient && !wants_one;
+        if !call.is_batch || call.is_won() || !may_ask || self.is_over(index, now) {
             return false;
         }
         self.give_back(call, 0, now);
@@ -173,6 +174,7 @@ impl Engine {
         for member in call.members.iter_mut().skip(from) {
             if let Some(lease) = member.lease().filter(|_| rules::is_given_back(true)) {
                 member.state = State::Free;
+                self.sets.owners.remove(&lease);
                 self.release_key(lease, now);
             }
         }
@@ -208,6 +210,20 @@ impl Engine {
             {
                 self.locks.begin_keeping(lease.slot, keep, self.locks.both_clocks(now));
             }
+        }
+    }
+
+    /// Whether the time of the call is over, so that it asks for nothing more.
+    pub(super) fn is_over(&self, index: OpIndex, now: Instant) -> bool {
+        self.locks.ops.at(index).plan.deadline <= now
+    }
+
+    /// A call that waits will ask for each denied key again. One that does not wait ends.
+    pub(super) fn wait_or_end(&mut self, index: OpIndex, call: &mut Call, now: Instant) {
+        if call.is_under_way() {
+            call.forget_denials();
+        } else {
+            self.end_call(index, call, now);
         }
     }
 

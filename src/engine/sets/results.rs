@@ -22,19 +22,16 @@ impl Engine {
         };
         match event {
             Event::Lock { op, result } => self.member_decided(part, op, result, now),
-            Event::Extend { lease, result, .. } => {
-                self.part_changed(part.whole, Changed::Extend(lease, result));
-            }
-            Event::Unlock { result, .. } => {
-                self.part_changed(part.whole, Changed::Unlock(result));
-            }
-            Event::Adopt { result, .. } => self.key_adopted(part.whole, result),
-            Event::Lost { .. } | Event::Query { .. } => {}
+            Event::Adopt { .. }
+            | Event::Extend { .. }
+            | Event::Unlock { .. }
+            | Event::Lost { .. }
+            | Event::Query { .. } => self.part_changed(part.whole, event),
         }
         None
     }
 
-    /// A lease is lost. The caller hears once of a set that it holds.
+    /// A lease is lost. The engine reports the loss of a set once, however many of its keys are lost.
     fn gather_loss(
         &mut self,
         op: OpId,
@@ -42,11 +39,12 @@ impl Engine {
         cause: LostCause,
         now: Instant,
     ) -> Option<Event> {
-        match self.sets.owner(lease) {
+        match self.sets.owners.get(&lease).copied() {
             None => Some(Event::Lost { op, lease, cause }),
-            Some(Owner::Held(first, held)) => {
+            Some(Owner::Held(lease)) => {
+                let held = self.sets.held.get_mut(&lease)?;
                 let is_told = replace(&mut held.is_loss_told, true);
-                (!is_told).then_some(Event::Lost { op: held.op, lease: first, cause })
+                (!is_told).then_some(Event::Lost { op: held.op, lease, cause })
             }
             Some(Owner::Call(whole)) => {
                 self.member_lost(whole, lease, now);
@@ -62,8 +60,8 @@ impl Engine {
             let op = self.locks.ops.id(index);
             self.locks.close_op(index);
             return Some(match result {
-                Changed::Extend(lease, result) => Event::Extend { op, lease, result },
-                Changed::Adopt(leases, result) => self.report_adoption(op, leases, result),
+                Changed::Extend(lease, result) => self.report_extension(op, lease, result, now),
+                Changed::Adopt(leases, result) => self.report_adoption(op, leases, result, now),
                 Changed::Unlock(result) => Event::Unlock { op, result },
             });
         }

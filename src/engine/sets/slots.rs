@@ -120,7 +120,11 @@ impl Engine {
     fn repeat_if_split(&mut self, index: OpIndex, call: &mut Call, now: Instant) -> bool {
         let is_split = call.members.iter().any(Member::is_split);
         let is_patient = self.locks.ops.at(index).plan.is_patient;
-        if !is_split || is_patient || std::mem::replace(&mut call.has_repeated, true) {
+        if !is_split
+            || is_patient
+            || self.is_over(index, now)
+            || std::mem::replace(&mut call.has_repeated, true)
+        {
             return false;
         }
         let drawn = self.draw_below(call.members.len());
@@ -189,10 +193,7 @@ impl Engine {
         }
         if call.may_wait() && self.locks.ops.at(index).plan.is_patient {
             self.wait_for(index, call, 0, now);
-            call.forget_denials();
         }
-        if !call.is_under_way() {
-            self.end_call(index, call, now);
-        }
+        self.wait_or_end(index, call, now);
     }
 }

@@ -66,6 +66,24 @@ fn an_attempt_goes_on_until_both_lists_have_decided() {
 }
 
 #[test]
+fn a_set_and_a_slot_are_won_with_the_vote_that_completes_both_lists() {
+    for (asks_for_set, granted) in [(true, ":1\r\n"), (false, "$1\r\n1\r\n")] {
+        let mut rig = joint();
+        let options = LockOptions::new(TTL);
+        let begun = if asks_for_set {
+            rig.engine.try_lock_all(&["a", "b"], &options, rig.now)
+        } else {
+            rig.engine.try_lock(b"n", &options.slots(3), rig.now)
+        };
+        begun.unwrap();
+        rig.answer_all(0..3, granted);
+        assert!(rig.lock_result().is_none(), "of the next list one node has granted");
+        rig.answer(3, granted);
+        rig.locked();
+    }
+}
+
+#[test]
 fn an_extension_and_a_release_need_a_quorum_of_each_list() {
     let mut rig = joint();
     let lease = attempt(&mut rig, &[]).unwrap().unwrap();

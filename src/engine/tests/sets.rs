@@ -229,6 +229,23 @@ fn a_call_that_ends_while_it_waits_gives_back_the_keys_that_it_kept() {
 }
 
 #[test]
+fn a_set_whose_time_is_over_without_a_quorum_ends_for_that_reason() {
+    // The call ends before its first round, in its second, and while it waits.
+    for timeout in [30 * MS, 80 * MS, 400 * MS] {
+        let mut rig = Rig::new(3);
+        rig.engine.lock_all(&["a", "b"], &every(50 * MS).timeout(timeout), rig.now).unwrap();
+        let mut result = None;
+        for _ in 0..100 {
+            rig.advance(10 * MS);
+            result = result.or_else(|| rig.lock_result());
+        }
+        let error = result.expect("an end").expect_err("no node answers");
+        assert!(matches!(error, LockError::NoQuorum(_)), "{timeout:?}: {error}");
+        assert_eq!(rig.engine.in_flight(), 0);
+    }
+}
+
+#[test]
 fn a_key_that_is_lost_while_the_call_waits_is_asked_for_again() {
     let (mut rig, mut stores) = (Rig::new(3), stores(3));
     hold_elsewhere(&mut stores, "b");
@@ -298,6 +315,40 @@ fn a_set_is_extended_when_each_key_is() {
     );
     assert!(keys_of(&stores).is_empty());
     assert_eq!((rig.engine.in_flight(), rig.engine.slots_in_use()), (0, 0));
+}
+
+/// All keys are extended, but another result comes before that of the set.
+fn extended_and_not_reported(rig: &mut Rig, stores: &mut Stores) -> LeaseId {
+    let lease = won(rig, stores, &["a", "b"]);
+    rig.engine.extend(lease, TTL / 2, rig.now).unwrap();
+    rig.engine.try_lock(b"c", &LockOptions::new(TTL), rig.now).unwrap();
+    serve(rig, stores);
+    rig.locked();
+    lease
+}
+
+#[test]
+fn an_extension_of_a_set_that_is_over_when_it_is_reported_has_failed() {
+    let (mut rig, mut stores) = (Rig::new(3), stores(3));
+    let lease = extended_and_not_reported(&mut rig, &mut stores);
+    rig.advance(TTL / 2);
+    let event = rig.engine.poll_event(rig.now);
+    assert!(
+        matches!(event, Some(Event::Extend { result: Err(ExtendError::Expired), .. })),
+        "{event:?}"
+    );
+    assert!(rig.engine.remaining_at(lease, rig.now).is_zero());
+}
+
+#[test]
+fn a_set_is_not_extended_again_before_its_extension_is_reported() {
+    let (mut rig, mut stores) = (Rig::new(3), stores(3));
+    let lease = extended_and_not_reported(&mut rig, &mut stores);
+    let again = rig.engine.extend(lease, TTL, rig.now);
+    assert!(matches!(again, Err(ExtendError::Busy)), "{again:?}");
+    let event = rig.engine.poll_event(rig.now);
+    assert!(matches!(event, Some(Event::Extend { result: Ok(()), .. })), "{event:?}");
+    rig.engine.extend(lease, TTL, rig.now).unwrap();
 }
 
 #[test]
@@ -379,6 +430,21 @@ fn a_client_that_cannot_adopt_one_of_several_locks_leaves_the_others_as_they_are
 }
 
 #[test]
+fn an_adoption_of_several_locks_that_are_over_when_it_is_reported_has_failed() {
+    let (mut rig, mut stores) = (Rig::new(3), left_by_another(&["a", "b"]));
+    rig.engine.adopt_all(&LEFT, &LockOptions::new(TTL / 2), rig.now).unwrap();
+    rig.engine.try_lock(b"c", &LockOptions::new(TTL), rig.now).unwrap();
+    serve(&mut rig, &mut stores);
+    rig.locked();
+    rig.advance(TTL / 2);
+    let event = rig.engine.poll_event(rig.now);
+    assert!(
+        matches!(event, Some(Event::Adopt { result: Err(ExtendError::Expired), .. })),
+        "{event:?}"
+    );
+}
+
+#[test]
 fn a_client_adopts_no_set_that_names_a_key_twice_or_has_no_room() {
     let mut rig = Rig::with(3, |config| config.in_flight_max(2));
     let options = LockOptions::new(TTL);
@@ -406,7 +472,7 @@ fn what_is_no_set_of_keys_is_refused_before_anything_is_written() {
     let table: [(&[&str], &str); 6] = [
         (&[], "1 to 64 keys"),
         (&many, "1 to 64 keys"),
-        (&["a", "b", "a"], "a key is there twice"),
+        (&["a", "b", "a"], "a key appears twice"),
         (&["a", ""], "the key has 0 bytes"),
         (&["a", "b:fence"], "belongs to another lock"),
         (&["a", "b", "c", "d"], "in_flight_max"),
