@@ -159,12 +159,9 @@ fn verdict(seen: &Clients, differing: &[Differing]) -> (Level, String) {
         return (Level::Ok, format!("no other client of Redbolt is connected{more}"));
     }
     if differing.is_empty() {
-        let said = all - silent;
-        let text = format!(
-            "{} of the {all} other clients agree with this command: {}{more}",
-            said,
-            words(&seen.own)
-        );
+        let (said, words) = (all - silent, words(&seen.own));
+        let text =
+            format!("{said} of the {all} other clients agree with this command: {words}{more}");
         return (Level::Ok, text);
     }
     let is_unsafe = differing.iter().any(|client| client.level == Level::Unsafe);
@@ -247,7 +244,7 @@ const fn on_or_off(is_on: bool) -> &'static str {
 }
 
 /// The settings, for JSON.
-pub(crate) fn settings_json(agreement: &Agreement) -> Value {
+fn settings_json(agreement: &Agreement) -> Value {
     json!({
         "lists": agreement.lists.iter().map(list_json).collect::<Vec<_>>(),
         "max_ttl_ms": ms(agreement.max_ttl),

@@ -8,8 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::bench_args::BenchArgs;
 use super::duration::{duration, ttl, wait};
-use super::names::{Name, key_parser, pattern_parser, slots_parser, token_parser};
-use super::switch::Switch;
+use super::names::{KEY_MAX, Name, TOKEN_MAX, key_parser, name_parser, slots_parser};
 
 /// Locks on N independent Redis or Valkey masters
 #[derive(Debug, Parser)]
@@ -258,7 +257,7 @@ pub(crate) struct UnlockArgs {
 #[derive(Debug, Args)]
 pub(crate) struct TokenArgs {
     /// The token that `redbolt lock` printed [env: REDBOLT_TOKEN]
-    #[arg(value_name = "TOKEN", value_parser = token_parser())]
+    #[arg(value_name = "TOKEN", value_parser = name_parser(TOKEN_MAX))]
     pub(crate) token: Option<Name>,
     /// File whose first line is the token; - is stdin
     #[arg(long, value_name = "FILE", conflicts_with = "token")]
@@ -281,7 +280,7 @@ Example:  redbolt ls
           redbolt ls 'sku:*' --json")]
 pub(crate) struct LsArgs {
     /// Names to list: * for anything, ? for one letter, [a-c] for one of these
-    #[arg(value_parser = pattern_parser(), default_value = "*")]
+    #[arg(value_parser = name_parser(KEY_MAX), default_value = "*")]
     pub(crate) pattern: Name,
     /// The most locks to list
     #[arg(long, value_name = "N", default_value = "1000", value_parser = clap::value_parser!(u32).range(1..=100_000))]
@@ -302,7 +301,7 @@ it is shown as unknown. q or Ctrl-C ends it.
 Example:  redbolt top 'sku:*' --interval 2s")]
 pub(crate) struct TopArgs {
     /// Names to show: * for anything, ? for one letter, [a-c] for one of these
-    #[arg(value_parser = pattern_parser(), default_value = "*")]
+    #[arg(value_parser = name_parser(KEY_MAX), default_value = "*")]
     pub(crate) pattern: Name,
     /// Time between two looks
     #[arg(long, value_name = "D", value_parser = duration, default_value = "1s")]
@@ -557,4 +556,16 @@ pub(crate) enum Shell {
     Bash,
     Zsh,
     Fish,
+}
+
+/// A setting that is on or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Switch {
+    On,
+    Off,
+}
+
+/// The word of a value on the command line.
+pub(crate) fn word(value: &impl ValueEnum) -> String {
+    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }

@@ -59,14 +59,6 @@ pub(crate) enum Privileges {
     Any,
 }
 
-/// The state of the command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
-    Running,
-    /// The command has ended, but is not reaped yet.
-    Ended,
-}
-
 /// Whether a child was stopped since the last look.
 #[derive(Debug, PartialEq, Eq)]
 enum Stopped {
@@ -97,7 +89,7 @@ impl Group {
     ) -> io::Result<Self> {
         let mut descendants = Descendants::adopt()?;
         let mut watchdog = Watchdog::start(&descendants)?;
-        descendants.leave_out(watchdog.pid()?);
+        descendants.others.push(watchdog.pid()?);
         let is_foreground = may_give_terminal();
         // The signal that lets the command begin must stay pending, even if the parent process
         // ignores it.
@@ -127,20 +119,20 @@ impl Group {
         self.watchdog.tell(self.pid, at);
     }
 
-    /// Checks whether the command has ended. Undoes a suspension from the keyboard: the lock would
-    /// run out without the command, and the caller would wait for both.
-    pub(crate) fn look(&self) -> io::Result<Fate> {
+    /// Whether the command has ended; it is not reaped yet. Undoes a suspension from the keyboard:
+    /// the lock would run out without the command, and the caller would wait for both.
+    pub(crate) fn has_ended(&self) -> io::Result<bool> {
         self.descendants.reap(self.pid);
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         if waitid(WaitId::Pid(self.pid), look)?.is_some() {
-            return Ok(Fate::Ended);
+            return Ok(true);
         }
         match stopped_by(self.pid)? {
-            Stopped::HasEnded => return Ok(Fate::Ended),
-            Stopped::No => return Ok(Fate::Running),
+            Stopped::HasEnded => return Ok(true),
+            Stopped::No => {}
             Stopped::By(signal) => self.was_stopped(signal),
         }
-        Ok(Fate::Running)
+        Ok(false)
     }
 
     fn was_stopped(&self, signal: Option<i32>) {
@@ -186,7 +178,7 @@ impl Group {
     pub(crate) fn kill(&mut self) -> Vec<Survivor> {
         let killed = self.signal(Signal::SIGKILL);
         let mut survivors = self.descendants.kill();
-        let is_running = || !matches!(self.look(), Ok(Fate::Ended));
+        let is_running = || !matches!(self.has_ended(), Ok(true));
         // The kernel may hide the processes of other users.
         if let Err(error) = killed
             && survivors.is_empty()
@@ -280,19 +272,13 @@ fn replace(
     Err(Command::new(command).args(args).exec())
 }
 
-/// Asks the kernel to kill this process when its parent dies.
-#[cfg(any(target_os = "linux", target_os = "android"))]
+/// Asks the kernel to kill this process when its parent dies. Other systems have no such request:
+/// there only the watchdog kills the command.
 fn die_with(parent: &OsStr) -> io::Result<()> {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
     rustix::process::set_parent_process_death_signal(Some(KernelSignal::KILL))?;
     let is_parent = getppid().is_some_and(|pid| parent == &*pid.as_raw_nonzero().to_string());
     // The parent may have died before this request.
-    if is_parent { Ok(()) } else { Err(io::Error::other("redbolt has ended")) }
-}
-
-/// Other systems have no such request: there only the watchdog kills the command.
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-fn die_with(parent: &OsStr) -> io::Result<()> {
-    let is_parent = getppid().is_some_and(|pid| parent == &*pid.as_raw_nonzero().to_string());
     if is_parent { Ok(()) } else { Err(io::Error::other("redbolt has ended")) }
 }
 
@@ -326,7 +312,7 @@ fn may_give_terminal() -> bool {
 mod tests {
     use super::*;
 
-    /// The command ends between the two looks of `Group::look`.
+    /// The command ends between the two looks of `Group::has_ended`.
     #[test]
     fn a_command_that_ends_while_it_is_looked_at_has_ended() {
         let mut child = Command::new("true").spawn().unwrap();

@@ -1,6 +1,6 @@
 //! `redbolt config`: the settings in force, and where each came from.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::args::Global;
 use crate::exit::Failure;
@@ -12,19 +12,17 @@ pub(crate) fn run(global: &Global, origins: &Origins) -> Result<(), Failure> {
     let file = origins.file.as_ref().map(|file| file.display().to_string());
     let settings = || SETTINGS.iter().zip(&origins.sources);
     if global.json {
-        let list: Vec<Value> = settings()
-            .map(|(setting, source)| {
-                json!({
-                    "key": setting.name,
-                    "flag": format!("--{}", setting.name),
-                    "variable": setting.variable(),
-                    "default": or_null(setting.default),
-                    "value": value(global, setting),
-                    "source": word(source),
-                })
+        let list = settings().map(|(setting, source)| {
+            json!({
+                "key": setting.name,
+                "flag": format!("--{}", setting.name),
+                "variable": setting.variable(),
+                "default": or_null(setting.default),
+                "value": value(global, setting),
+                "source": word(source),
             })
-            .collect();
-        return Ok(say(json!({"file": file, "settings": list}))?);
+        });
+        return Ok(say(json!({"file": file, "settings": list.collect::<Vec<_>>()}))?);
     }
     let mut table = Table::new(["setting", "from", "value"]);
     for (setting, source) in settings() {

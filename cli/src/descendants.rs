@@ -26,7 +26,7 @@ pub(crate) struct Descendants {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     members: std::collections::HashSet<crate::processes::Identity>,
     /// Children of the root that do not belong to the command.
-    others: Vec<Pid>,
+    pub(crate) others: Vec<Pid>,
 }
 
 /// A process that goes on after KILL.
@@ -35,18 +35,6 @@ pub(crate) struct Survivor {
     pub(crate) pid: Pid,
     pub(crate) name: String,
     pub(crate) why: io::ErrorKind,
-}
-
-impl Descendants {
-    /// The children that do not belong to the command.
-    pub(crate) fn others(&self) -> &[Pid] {
-        &self.others
-    }
-
-    /// This child does not belong to the command.
-    pub(crate) fn leave_out(&mut self, child: Pid) {
-        self.others.push(child);
-    }
 }
 
 #[cfg(any(target_os = "linux", target_os = "android"))]

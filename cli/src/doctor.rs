@@ -12,15 +12,14 @@ use serde_json::{Value, json};
 
 use crate::advice::{Advice, Finding, advise};
 use crate::agreement::{self, Agreed, SHOWN_MAX};
-use crate::args::{DoctorArgs, Global};
+use crate::args::{DoctorArgs, Global, Switch};
 use crate::examined::{Clients, Examined};
-use crate::exit::{DEGRADED, Failure, UNSAFE};
+use crate::exit::{DEGRADED, Failure, UNSAFE, not_searched};
 use crate::fitness::{Check, Level};
 use crate::inspect::{NodeReport, examine, search};
 use crate::names::SLOTS_MAX;
 use crate::output::{Paint, say, short, shown, us};
 use crate::progress::Progress;
-use crate::switch::Switch;
 use crate::table::Table;
 use crate::terminal::wrap;
 use crate::{holders, inspect, look, ls, settings, terminal};
@@ -78,7 +77,8 @@ struct Found {
 
 /// Looks at the nodes like a client that meets them for the first time.
 fn look(global: &Global, args: &DoctorArgs) -> Result<Found, Failure> {
-    let (client, config) = look::patient_client(global)?;
+    let config = settings::config(global)?;
+    let client = look::opened(config.clone())?;
     let clients = Clients {
         lists: settings::quorums(global, &config)?,
         guard_is_on: global.restart_guard != Some(Switch::Off),
@@ -90,15 +90,10 @@ fn look(global: &Global, args: &DoctorArgs) -> Result<Found, Failure> {
     let asked_us = wall_us();
     let reports = examine(&client, args.key.as_ref().map_or(KEY, |key| &key.0))?;
     let others = inspect::clients(&client)?;
-    let at = |index: usize| config.nodes().get(index);
     let nodes: Vec<Examined> = reports
         .iter()
         .enumerate()
-        .map(|(index, report)| Examined {
-            has_login: global.password_file.is_some() || at(index).is_some_and(Address::has_login),
-            is_local: at(index).is_some_and(|node| is_local(node.endpoint())),
-            ..examined(report, asked_us)
-        })
+        .map(|(index, report)| examined(global, report, config.nodes().get(index), asked_us))
         .collect();
     let agreed = agreement::judge(others, &nodes, clients.max_clock_skew);
     let mut advice = advise(&nodes, &clients);
@@ -125,7 +120,7 @@ fn locks(global: &Global, client: &Client, clients: &Clients) -> Result<Check, F
         false => "with a vote to spare",
     };
     let (level, text) = if ls::may_miss(&clients.lists, &listing) {
-        let why = ls::left_out(&listing).unwrap_or_default();
+        let why = not_searched(&listing.nodes).unwrap_or_default();
         (Level::Note, format!("not known, because nodes were not searched: {why}"))
     } else if tight.is_empty() {
         let text = match listing.locks.iter().filter(|lock| lock.holder.is_some()).count() {
@@ -178,29 +173,21 @@ fn slots_above(client: &Client, key: &[u8], slots: u8) -> Result<Check, Failure>
 }
 
 fn json(nodes: &[Examined], advice: &Advice, clients: &Clients, agreed: &Agreed) -> Value {
-    let list: Vec<Value> = nodes.iter().map(node_json).collect();
     let of = |level| -> Vec<String> {
+        let single = advice.of(level).map(|it| format!("{}: {}", it.node, it.text));
         let set = advice.checks.iter().filter(|check| check.level == level);
-        advice
-            .of(level)
-            .map(|finding| format!("{}: {}", finding.node, finding.text))
-            .chain(set.map(|check| format!("{}: {}", check.topic, check.text)))
-            .collect()
+        single.chain(set.map(|it| format!("{}: {}", it.topic, it.text))).collect()
     };
-    let checks: Vec<Value> = advice
-        .checks
-        .iter()
-        .map(|check| {
-            json!({"check": check.topic, "state": check.level.word(), "message": check.text})
-        })
-        .collect();
+    let checks = advice.checks.iter().map(
+        |check| json!({"check": check.topic, "state": check.level.word(), "message": check.text}),
+    );
     let quorum = |place: usize| clients.lists.get(place).map(|(_, quorum)| quorum);
     json!({
         "verdict": advice.verdict().word(),
-        "nodes": list,
+        "nodes": nodes.iter().map(node_json).collect::<Vec<_>>(),
         "quorum": quorum(0),
         "next_quorum": quorum(1),
-        "checks": checks,
+        "checks": checks.collect::<Vec<_>>(),
         "agreement": agreed.json(),
         "unsafe": of(Level::Unsafe),
         "degraded": of(Level::Degraded),
@@ -237,7 +224,12 @@ fn wall_us() -> i64 {
     time.tv_sec.saturating_mul(1_000_000).saturating_add(time.tv_nsec / 1_000)
 }
 
-fn examined(report: &NodeReport, asked_us: i64) -> Examined {
+fn examined(
+    global: &Global,
+    report: &NodeReport,
+    address: Option<&Address>,
+    asked_us: i64,
+) -> Examined {
     let health = &report.health;
     let info = |name: &str| report.info(name).map(str::to_owned);
     let number = |name: &str| report.info(name).and_then(|text| text.parse::<u64>().ok());
@@ -272,8 +264,8 @@ fn examined(report: &NodeReport, asked_us: i64) -> Examined {
         direct_wake: health.direct_wake,
         resp3: health.resp3,
         refused: report.refused.clone(),
-        has_login: false,
-        is_local: false,
+        has_login: global.password_file.is_some() || address.is_some_and(Address::has_login),
+        is_local: address.is_some_and(|address| is_local(address.endpoint())),
         round_trip: report.round_trip,
         clock_us,
     }
@@ -339,8 +331,7 @@ fn node_json(node: &Examined) -> Value {
 fn print(nodes: &[Examined], advice: &Advice, agreed: &Agreed) -> Result<(), Failure> {
     let (paint, columns) = (Paint::stdout(), terminal::width());
     let text = |value: &Option<String>| value.clone().unwrap_or_default();
-    let header = ["node", "state", "server", "role", "up", "round trip", "clock"];
-    let mut states = Table::new(header);
+    let mut states = Table::new(["node", "state", "server", "role", "up", "round trip", "clock"]);
     let mut setups = Table::new(["node", "persistence", "eviction", "release / extend"]);
     for node in nodes {
         states.add([
@@ -385,8 +376,7 @@ fn print(nodes: &[Examined], advice: &Advice, agreed: &Agreed) -> Result<(), Fai
         Level::Unsafe if advice.is_unsafe() => "locks on these nodes would be unsafe: see above",
         Level::Unsafe => "no lock can be taken on these nodes now: see above",
     };
-    line(advice.verdict(), &paint.bold(verdict))?;
-    Ok(())
+    Ok(line(advice.verdict(), &paint.bold(verdict))?)
 }
 
 /// Findings with the same text together, with the names of their nodes.

@@ -12,9 +12,10 @@ use redbolt::Lease;
 use crate::args::{ElectArgs, Global};
 use crate::duration::FOREVER;
 use crate::exit::Failure;
-use crate::lock::{options, waiting};
+use crate::lock::options;
 use crate::output::{note, shown};
 use crate::session::Session;
+use crate::waiting::Waiting;
 use crate::{settings, work};
 
 /// The TTL where none is given: how long after the death of a leader another leads.
@@ -44,6 +45,6 @@ pub(crate) fn run(global: &Global, args: &ElectArgs) -> Result<(), Failure> {
 /// Waits until this candidate leads.
 fn campaign(session: &mut Session, args: &ElectArgs, ttl: Duration) -> Result<Lease, Failure> {
     let key = &args.election.0;
-    let _waiting = waiting(session, &[key], false, Some(FOREVER));
+    let _waiting = Waiting::start(&session.config, &[key], false, FOREVER);
     session.lock(&[key], options(ttl, args.fence).announced(), Some(FOREVER))
 }

@@ -2,7 +2,6 @@
 
 use std::fmt::Display;
 use std::io;
-use std::process::ExitCode;
 
 use redbolt::inspect::{NodeHealth, NodeState};
 use redbolt::{
@@ -14,6 +13,7 @@ use serde_json::{Value, json};
 use crate::inspect::Searched;
 use crate::output::{note, say, shown};
 use crate::remedy::fence_remedy;
+use crate::signals::Signal;
 
 pub(crate) const OVERSOLD: u8 = 1;
 /// Locks are safe, and not all nodes vote.
@@ -65,28 +65,19 @@ impl Failure {
         Self::new(USAGE, "usage", message)
     }
 
-    /// Ends as a signal would have ended it.
-    pub(crate) fn signal(number: u8) -> Self {
-        Self::new(128 + number, "interrupted", "")
+    pub(crate) fn system(message: impl Into<String>) -> Self {
+        Self::new(SYSTEM, "system", message)
     }
 
-    /// A benchmark had more failures than successes. Its report is already printed: with `json` it
-    /// tells the failures.
-    pub(crate) fn most_failed(last: &str, json: bool) -> Self {
-        if json {
-            return Self::code(NO_QUORUM);
-        }
-        let message = format!("most attempts failed; the last one: {last}");
-        Self::new(NO_QUORUM, "no_quorum", message)
+    /// Ends as this signal would have ended it.
+    pub(crate) fn signal(signal: Signal) -> Self {
+        let number = u8::try_from(signal as i32).unwrap_or(0);
+        Self::new(128 + number, "interrupted", "")
     }
 
     /// Ends with this code and prints nothing more.
     pub(crate) fn code(code: u8) -> Self {
         Self::new(code, "", "")
-    }
-
-    pub(crate) fn exit_code(&self) -> ExitCode {
-        ExitCode::from(self.code)
     }
 
     /// Reports why the command failed: one line on stderr, or one JSON object on stdout.
@@ -95,18 +86,10 @@ impl Failure {
             return;
         }
         if json {
-            let nodes: Vec<Value> = self
-                .nodes
-                .iter()
-                .map(|node| {
-                    json!({
-                        "node": node.node,
-                        "vote": node.vote,
-                        "cause": node.cause,
-                        "message": node.text,
-                    })
-                })
-                .collect();
+            let nodes = self.nodes.iter().map(|NodeVote { node, vote, cause, text }| {
+                json!({"node": node, "vote": vote, "cause": cause, "message": text})
+            });
+            let nodes: Vec<Value> = nodes.collect();
             // Nobody is left to hear that stdout has gone.
             let _ = say(json!({"error": self.kind, "message": self.message, "nodes": nodes}));
         } else if !self.message.is_empty() {
@@ -134,7 +117,7 @@ impl Failure {
 
     /// Adds why nodes did not take part, grouped by cause. Sets the code for missing rights if they
     /// alone left no quorum.
-    pub(crate) fn away(mut self, nodes: &[NodeHealth], quorum: usize) -> Self {
+    pub(crate) fn away(mut self, nodes: &[NodeHealth], quorum: u32) -> Self {
         self.add_causes(causes(nodes));
         self.code = code_without_quorum(nodes.iter().map(|node| node.cause), quorum);
         self
@@ -217,7 +200,7 @@ const GONE: Denied = ("gone", "not there with this token");
 /// The code of a command that had no quorum, by the cause of each node. Rights are missing if the nodes
 /// that refuse the user make a quorum together with the nodes that answer. A node counts as one that
 /// answers if the client did not wait for its answer. So the order of the answers changes nothing.
-pub(crate) fn code_without_quorum(causes: impl Iterator<Item = Cause>, quorum: usize) -> u8 {
+pub(crate) fn code_without_quorum(causes: impl Iterator<Item = Cause>, quorum: u32) -> u8 {
     let (mut refused, mut others) = (0, 0);
     for cause in causes {
         use Cause::{Credentials, Gated, Held, InfoDenied, KeyDenied, NoPermission};
@@ -237,7 +220,7 @@ fn code_of(ballot: &Ballot) -> u8 {
         Vote::Denied => Cause::Held,
         Vote::Granted | _ => Cause::None,
     });
-    code_without_quorum(causes, usize::try_from(ballot.quorum()).unwrap_or(usize::MAX))
+    code_without_quorum(causes, ballot.quorum())
 }
 
 const fn kind_of(code: u8) -> &'static str {
@@ -304,7 +287,7 @@ impl From<ConnectError> for Failure {
             ConnectError::NoQuorum(ballot) => {
                 Self::no_quorum("too few nodes can vote", &ballot).hint(DOCTOR)
             }
-            error => Self::new(SYSTEM, "system", error.to_string()),
+            error => Self::system(error.to_string()),
         }
     }
 }
@@ -330,10 +313,11 @@ impl From<LockError> for Failure {
             LockError::InvalidKey { .. }
             | LockError::InvalidKeys { .. }
             | LockError::ReservedKey => Self::usage(error.to_string()),
-            LockError::Cancelled | LockError::Full | LockError::System(_) => {
-                Self::new(SYSTEM, "system", error.to_string())
-            }
-            LockError::Closed | _ => Self::new(SYSTEM, "system", error.to_string()),
+            LockError::Cancelled
+            | LockError::Full
+            | LockError::System(_)
+            | LockError::Closed
+            | _ => Self::system(error.to_string()),
         }
     }
 }
@@ -358,10 +342,10 @@ impl From<ExtendError> for Failure {
             ExtendError::Busy
             | ExtendError::Cancelled
             | ExtendError::Full
-            | ExtendError::System(_) => Self::new(SYSTEM, "system", error.to_string()),
-            ExtendError::LimitReached | ExtendError::Closed | _ => {
-                Self::new(SYSTEM, "system", error.to_string())
-            }
+            | ExtendError::System(_)
+            | ExtendError::LimitReached
+            | ExtendError::Closed
+            | _ => Self::system(error.to_string()),
         }
     }
 }
@@ -371,7 +355,7 @@ impl From<UnlockError> for Failure {
         if matches!(error, UnlockError::InvalidName) {
             return Self::usage(error.to_string());
         }
-        Self::new(SYSTEM, "system", error.to_string())
+        Self::system(error.to_string())
     }
 }
 
@@ -386,13 +370,13 @@ impl From<io::Error> for Failure {
         if error.kind() == io::ErrorKind::BrokenPipe {
             return Self::code(PIPE);
         }
-        Self::new(SYSTEM, "system", error.to_string())
+        Self::system(error.to_string())
     }
 }
 
 impl From<redbolt_embedded::NodesError> for Failure {
     fn from(error: redbolt_embedded::NodesError) -> Self {
-        Self::new(SYSTEM, "system", format!("embedded nodes: {error}"))
+        Self::system(format!("embedded nodes: {error}"))
     }
 }
 

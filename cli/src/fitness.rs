@@ -230,18 +230,14 @@ fn versions(nodes: &[Examined]) -> (Level, String) {
     if groups.is_empty() {
         return nothing_known();
     }
-    let list = |groups: &mut dyn Iterator<Item = (&str, usize)>| {
-        let words = groups.map(|(server, count)| format!("{count} x {server}"));
-        words.collect::<Vec<_>>().join(", ")
-    };
-    let all = list(&mut groups.iter().map(|(server, count)| (*server, *count)));
-    let mut untested = groups.keys().filter(|server| !is_tested(server)).peekable();
-    if untested.peek().is_some() {
-        let names: Vec<&str> = untested.copied().collect();
+    let all = groups.iter().map(|(server, count)| format!("{count} x {server}"));
+    let all = all.collect::<Vec<_>>().join(", ");
+    let untested: Vec<&str> = groups.into_keys().filter(|server| !is_tested(server)).collect();
+    if !untested.is_empty() {
         let text = format!(
             "{all}; redbolt is tested on Redis 7.0 and later and Valkey 8.1 and later, and not on \
              {}",
-            names.join(", ")
+            untested.join(", ")
         );
         return (Level::Note, text);
     }

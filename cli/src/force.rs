@@ -51,15 +51,14 @@ pub(crate) fn run(global: &Global, args: &UnlockArgs) -> Result<(), Failure> {
     let who = holders::words(holder);
     note(format_args!("{} took {key} from {who}", clock::time()));
     if global.json {
-        say(json!({"key": key, "released": true, "holder": holders::json(holder)}))?;
-        return Ok(());
+        let holder = holders::json(holder);
+        return Ok(say(json!({"key": key, "released": true, "holder": holder}))?);
     }
     // A client that waited for the lock has it in a moment.
     std::thread::sleep(MOMENT);
     let next = inspect::holder(&client, &args.key.0).ok().and_then(|seen| seen.holder);
     let next = next.map(|next| format!("; now it is held by {}", holders::words(&next)));
-    say(format_args!("{key} is taken from {who}{}", next.unwrap_or_default()))?;
-    Ok(())
+    Ok(say(format_args!("{key} is taken from {who}{}", next.unwrap_or_default()))?)
 }
 
 /// The reason why no client holds the lock that the command could take.

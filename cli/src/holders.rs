@@ -94,9 +94,6 @@ fn name_json(name: Option<&ClientName>) -> Value {
     })
 }
 
-/// The risk of a lock that has no more votes than it needs.
-pub(crate) const NO_SPARE: &str = "no vote to spare: one more node that fails or restarts ends it";
-
 /// Why only the client of a holder is known; `None` if more is known.
 pub(crate) fn why_unknown(holder: &Holder) -> Option<&'static str> {
     let is_unknown = holder.by.client.is_some() && holder.name().is_none();

@@ -7,11 +7,11 @@ use serde_json::json;
 
 use crate::args::{Global, LeaderArgs};
 use crate::clock::time;
-use crate::exit::{Failure, code_without_quorum};
+use crate::exit::Failure;
 use crate::inspect::{Holder, Verdict};
 use crate::output::{Paint, say, shown};
 use crate::signals::{ENDING, Signals};
-use crate::status::silences;
+use crate::status::judge;
 use crate::{holders, inspect, look};
 
 const INTERVAL: Duration = Duration::from_millis(200);
@@ -26,11 +26,7 @@ pub(crate) fn run(global: &Global, args: &LeaderArgs) -> Result<(), Failure> {
     let (client, _) = look::client(global)?;
     let seen = inspect::leader(&client, &args.election.0)?;
     say(told(&seen.key, seen.verdict, seen.holder.as_ref(), global.json))?;
-    if seen.verdict != Verdict::Unknown {
-        return Ok(());
-    }
-    let quorum = usize::try_from(client.quorum()).unwrap_or(usize::MAX);
-    Err(Failure::code(code_without_quorum(silences(&seen.nodes), quorum)))
+    judge(&seen, client.quorum())
 }
 
 fn watch(global: &Global, args: &LeaderArgs) -> Result<(), Failure> {

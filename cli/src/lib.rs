@@ -53,7 +53,6 @@ mod settings;
 mod signals;
 mod sources;
 mod status;
-mod switch;
 mod table;
 mod terminal;
 mod times;
@@ -64,7 +63,6 @@ mod usage;
 mod waiting;
 mod watch;
 mod watchdog;
-mod way;
 mod work;
 
 use std::panic;
@@ -98,18 +96,10 @@ pub fn main() -> ExitCode {
         Some(_) | None => {}
     }
     let json = std::env::args_os().take_while(|arg| arg != "--").any(|arg| arg == "--json");
-    let ended = match parse() {
-        Ok(Some(cli)) => dispatch(cli),
-        Ok(None) => Ok(()),
-        Err(failure) => Err(failure),
-    };
-    match ended {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            failure.report(json);
-            failure.exit_code()
-        }
-    }
+    let ended = parse().and_then(|cli| cli.map_or(Ok(()), dispatch));
+    let Err(failure) = ended else { return ExitCode::SUCCESS };
+    failure.report(json);
+    ExitCode::from(failure.code)
 }
 
 /// The command line as clap knows it, for man pages and completions.

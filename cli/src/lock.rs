@@ -19,7 +19,7 @@ use crate::waiting::Waiting;
 pub(crate) fn run(global: &Global, args: &LockArgs) -> Result<(), Failure> {
     let mut session = Session::open(global, &ENDING)?;
     let (keys, is_shared) = (names(&args.keys), args.slots.is_some());
-    let waiting = waiting(&session, &keys, is_shared, args.wait);
+    let waiting = args.wait.map(|wait| Waiting::start(&session.config, &keys, is_shared, wait));
     let began = now();
     let options = options(args.ttl, args.fence);
     let options = match args.slots {
@@ -91,16 +91,6 @@ pub(crate) fn announce(session: &Session, lease: &Lease, json: bool) -> Result<(
         }
     }
     Ok(())
-}
-
-/// Tells why the command waits for a lock, while it waits.
-pub(crate) fn waiting(
-    session: &Session,
-    keys: &[&[u8]],
-    is_shared: bool,
-    wait: Option<Duration>,
-) -> Option<Waiting> {
-    wait.map(|wait| Waiting::start(&session.config, keys, is_shared, wait))
 }
 
 /// Names the holder of a lock that is taken, as far as one round trip per key tells, and the time

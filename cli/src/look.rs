@@ -24,20 +24,8 @@ pub(crate) fn interval(interval: Duration) -> Result<Duration, Failure> {
 /// A client for `status`: a quorum can vote and the other nodes have had their `node_timeout`; or
 /// as for `doctor`.
 pub(crate) fn client(global: &Global) -> Result<(Client, Config), Failure> {
-    connected(global, |client| client.is_ready())
-}
-
-/// A client for `doctor`: each node is connected, or known not to be, or has had its time.
-pub(crate) fn patient_client(global: &Global) -> Result<(Client, Config), Failure> {
-    connected(global, |_| false)
-}
-
-fn connected(
-    global: &Global,
-    is_enough: impl Fn(&Client) -> bool,
-) -> Result<(Client, Config), Failure> {
     let config = settings::config(global)?;
-    let client = settled(config.clone(), node_timeout(global), is_enough)?;
+    let client = settled(config.clone(), node_timeout(global), Client::is_ready)?;
     Ok((client, config))
 }
 

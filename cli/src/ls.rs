@@ -68,8 +68,7 @@ pub(crate) fn run(global: &Global, args: &LsArgs) -> Result<(), Failure> {
              --limit, or a narrower pattern"
         ));
     }
-    let left_out = left_out(&listing);
-    if let Some(left_out) = &left_out {
+    if let Some(left_out) = not_searched(&listing.nodes) {
         // The doctor asks for the rights that locks need, not for those that a list needs.
         let is_denied = |node: &Searched| matches!(node.cause, Cause::None | Cause::NoPermission);
         let hint = if listing.nodes.iter().all(is_denied) { LIST_RIGHTS } else { DOCTOR };
@@ -118,11 +117,6 @@ pub(crate) fn may_miss(lists: &[(NodeMask, usize)], listing: &Listing) -> bool {
     lists.iter().any(|&(list, quorum)| within(list) >= quorum)
 }
 
-/// The nodes that were not searched, and why.
-pub(crate) fn left_out(listing: &Listing) -> Option<String> {
-    not_searched(&listing.nodes)
-}
-
 fn json(lock: &SeenLock) -> Value {
     json!({
         "key": shown(&lock.key),
@@ -157,7 +151,7 @@ fn table<'a>(locks: impl Iterator<Item = &'a SeenLock>) -> Table<4> {
 }
 
 /// `held 3/5`: the verdict, and how many nodes hold the lock.
-pub(crate) fn state(lock: &SeenLock) -> String {
+fn state(lock: &SeenLock) -> String {
     let count = lock.nodes.len();
     match &lock.holder {
         Some(holder) => format!("held {}/{count}", holder.by.votes),
@@ -165,11 +159,11 @@ pub(crate) fn state(lock: &SeenLock) -> String {
     }
 }
 
-pub(crate) fn ends(lock: &SeenLock) -> String {
+fn ends(lock: &SeenLock) -> String {
     ends_in(lock).map_or_else(|| "never".to_owned(), short)
 }
 
-pub(crate) fn by(lock: &SeenLock) -> String {
+fn by(lock: &SeenLock) -> String {
     lock.holder.as_ref().map(holders::words).unwrap_or_default()
 }
 

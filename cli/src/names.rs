@@ -1,8 +1,8 @@
 //! Keys, tokens and patterns as arguments.
 
-use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt as _;
 
-use clap::builder::{OsStringValueParser, TypedValueParser as _};
+use clap::builder::{OsStringValueParser, TypedValueParser};
 
 use crate::output::shown;
 
@@ -10,16 +10,15 @@ use crate::output::shown;
 #[derive(Clone, Debug)]
 pub(crate) struct Name(pub(crate) Vec<u8>);
 
-fn name_parser(
-    most: usize,
-) -> impl Fn(OsString) -> Result<Name, String> + Clone + Send + Sync + 'static {
-    move |text| {
-        let bytes = std::os::unix::ffi::OsStringExt::into_vec(text);
+/// Takes a name of 1 to `most` bytes.
+pub(crate) fn name_parser(most: usize) -> impl TypedValueParser<Value = Name> {
+    OsStringValueParser::new().try_map(move |text| {
+        let bytes = text.into_vec();
         if bytes.is_empty() || bytes.len() > most {
             return Err(format!("it has {} bytes: 1 to {most} are allowed", bytes.len()));
         }
         Ok(Name(bytes))
-    }
+    })
 }
 
 /// The suffix of the key in which the holder of a lock writes its name.
@@ -34,10 +33,8 @@ pub(crate) fn is_beside(key: &[u8]) -> bool {
     BESIDE.iter().any(|(suffix, _)| key.ends_with(suffix))
 }
 
-pub(crate) fn key_parser() -> impl clap::builder::TypedValueParser<Value = Name> {
-    let parse = name_parser(4096);
-    OsStringValueParser::new().try_map(move |text| {
-        let key = parse(text)?;
+pub(crate) fn key_parser() -> impl TypedValueParser<Value = Name> {
+    name_parser(KEY_MAX).try_map(|key: Name| {
         for (suffix, what) in BESIDE {
             if let Some(lock) = key.0.strip_suffix(suffix) {
                 let lock = shown(lock);
@@ -48,20 +45,15 @@ pub(crate) fn key_parser() -> impl clap::builder::TypedValueParser<Value = Name>
     })
 }
 
+/// The most bytes of a key, and of a pattern for keys.
+pub(crate) const KEY_MAX: usize = 4096;
+
 /// The most bytes of a token.
 pub(crate) const TOKEN_MAX: usize = 255;
 
 /// The most slots of a lock.
 pub(crate) const SLOTS_MAX: u8 = 63;
 
-pub(crate) fn slots_parser() -> impl clap::builder::TypedValueParser<Value = u8> {
+pub(crate) fn slots_parser() -> impl TypedValueParser<Value = u8> {
     clap::value_parser!(u8).range(1..=i64::from(SLOTS_MAX))
-}
-
-pub(crate) fn pattern_parser() -> impl clap::builder::TypedValueParser<Value = Name> {
-    OsStringValueParser::new().try_map(name_parser(4096))
-}
-
-pub(crate) fn token_parser() -> impl clap::builder::TypedValueParser<Value = Name> {
-    OsStringValueParser::new().try_map(name_parser(TOKEN_MAX))
 }

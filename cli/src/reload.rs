@@ -33,19 +33,10 @@ pub(crate) struct Reload {
     is_exchanging: bool,
 }
 
-/// A version of the file.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Stamp {
-    modified: SystemTime,
-    len: u64,
-}
-
-impl Stamp {
-    /// `None` while there is no such file.
-    fn of(file: &Path) -> Option<Self> {
-        let found = fs::metadata(file).ok()?;
-        Some(Self { modified: found.modified().ok()?, len: found.len() })
-    }
+/// When the file was written, and its length; `None` while there is no such file.
+fn version(file: &Path) -> Option<(SystemTime, u64)> {
+    let found = fs::metadata(file).ok()?;
+    Some((found.modified().ok()?, found.len()))
 }
 
 impl Reload {
@@ -109,18 +100,18 @@ fn set(driver: &mut Driver, config: &Config, file: &str) -> Result<(), Failure> 
 fn watch(global: &Global, file: &Path, sender: &Sender<Named>) {
     let (mut last, mut told) = (None, None);
     loop {
-        let stamp = Stamp::of(file);
+        let found = version(file);
         // A file that is being written may lack its end.
-        if stamp.is_some() && stamp == last && stamp != told {
+        if found.is_some() && found == last && found != told {
             let named = sources::renamed(global, file).and_then(|global| settings::config(&global));
-            if Stamp::of(file) == stamp {
-                told = stamp;
+            if version(file) == found {
+                told = found;
                 if sender.send(named).is_err() {
                     return;
                 }
             }
         }
-        last = stamp;
+        last = found;
         thread::sleep(EVERY);
     }
 }

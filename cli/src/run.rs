@@ -6,8 +6,9 @@ use redbolt::{Lease, LockOptions, now};
 
 use crate::args::{Global, RunArgs, ShareArgs};
 use crate::exit::{Failure, TAKEN};
-use crate::lock::{explain, names, options, waiting};
+use crate::lock::{explain, names, options};
 use crate::session::Session;
+use crate::waiting::Waiting;
 use crate::{settings, work};
 
 /// The TTL where none is given.
@@ -47,7 +48,7 @@ fn take(
     is_quiet: bool,
 ) -> Result<Lease, Failure> {
     let is_shared = args.share.is_of_slots();
-    let waiting = waiting(session, keys, is_shared, args.wait);
+    let waiting = args.wait.map(|wait| Waiting::start(&session.config, keys, is_shared, wait));
     let began = now();
     let acquire = args.share.of(options(ttl, args.fence).announced());
     let taken = session.lock(keys, acquire, args.wait);

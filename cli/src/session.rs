@@ -20,12 +20,12 @@ use redbolt::{Cause, Config, Lease, LockError, LockOptions, Retry, now};
 
 use crate::alarm::Alarm;
 use crate::args::Global;
-use crate::exit::{Failure, SYSTEM};
+use crate::exit::Failure;
 use crate::inspect::SeenLock;
 use crate::output::tell;
 use crate::reload::Reload;
 use crate::settings;
-use crate::signals::{ENDING, Signal, Signals, number};
+use crate::signals::{ENDING, Signal, Signals};
 
 /// How long connecting may take before a command continues with the nodes that it has.
 pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(1);
@@ -257,7 +257,7 @@ impl Session {
     fn end_at_signal(&self) -> Result<(), Failure> {
         while let Some(signal) = self.signals.next() {
             if ENDING.contains(&signal) {
-                return Err(Failure::signal(number(signal)));
+                return Err(Failure::signal(signal));
             }
         }
         Ok(())
@@ -282,5 +282,5 @@ pub(crate) fn is_known(node: &NodeHealth) -> bool {
 
 /// A result of the wrong kind; the driver never gives one.
 pub(crate) fn odd_outcome() -> Failure {
-    Failure::new(SYSTEM, "system", "the event loop gave an odd result")
+    Failure::system("the event loop gave an odd result")
 }

@@ -9,9 +9,8 @@ use std::time::Duration;
 use redbolt::inspect::NodeMask;
 use redbolt::{Config, FailoverGuard, Quorum, RestartGuard};
 
-use crate::args::Global;
+use crate::args::{Global, Switch};
 use crate::exit::Failure;
-use crate::switch::Switch;
 
 /// The name of clients that got no other.
 const PROGRAM: &str = "redbolt";

@@ -24,14 +24,10 @@ impl Signals {
     /// Receives `wanted` from now on, and calls `wake` after each. Call it before any other thread
     /// starts.
     pub(crate) fn watch(wanted: &[Signal], wake: impl Fn() + Send + 'static) -> io::Result<Self> {
-        let mut set = SigSet::empty();
         let ignored = ignored();
-        for &signal in wanted {
-            // Signals that the caller has chosen to ignore (nohup, a background job) stay ignored.
-            if !is_in(ignored, signal) {
-                set.add(signal);
-            }
-        }
+        // Signals that the caller has chosen to ignore (nohup, a background job) stay ignored.
+        let wanted = wanted.iter().copied().filter(|signal| !is_in(ignored, *signal));
+        let set: SigSet = wanted.collect();
         set.thread_block()?;
         let (sender, inbox) = channel();
         std::thread::Builder::new().name("signals".into()).spawn(move || {
@@ -56,23 +52,14 @@ impl Signals {
     }
 }
 
-/// The number of `signal`, as exit codes count it.
-pub(crate) fn number(signal: Signal) -> u8 {
-    u8::try_from(signal as i32).unwrap_or(0)
-}
-
 /// Blocks `signal` in this thread and the threads that it starts.
 pub(crate) fn block(signal: Signal) -> io::Result<()> {
-    let mut set = SigSet::empty();
-    set.add(signal);
-    Ok(set.thread_block()?)
+    Ok(SigSet::from(signal).thread_block()?)
 }
 
 /// Waits for `signal`, which must be blocked.
 pub(crate) fn await_one(signal: Signal) -> io::Result<()> {
-    let mut set = SigSet::empty();
-    set.add(signal);
-    Ok(set.wait().map(drop)?)
+    Ok(SigSet::from(signal).wait().map(drop)?)
 }
 
 /// Lets all signals through again.

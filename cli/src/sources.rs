@@ -3,7 +3,6 @@
 //! One name makes all three: `max-ttl` in the file is `--max-ttl` on the command line and
 //! `REDBOLT_MAX_TTL` in the environment.
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{env, fs};
@@ -11,10 +10,9 @@ use std::{env, fs};
 use clap::ValueEnum as _;
 use toml::{Table, Value};
 
-use crate::args::Global;
+use crate::args::{Global, Switch, word};
 use crate::duration::duration;
 use crate::exit::Failure;
-use crate::switch::Switch;
 
 /// The variable that names the file.
 const FILE_VARIABLE: &str = "REDBOLT_CONFIG";
@@ -77,21 +75,21 @@ macro_rules! setting {
 }
 
 pub(crate) const SETTINGS: [Setting; 15] = [
-    setting!("nodes", "", nodes, Ok::<_, String>, |nodes| without_passwords(nodes)),
-    setting!("next-nodes", "", next_nodes, Ok::<_, String>, |nodes| without_passwords(nodes)),
+    setting!("nodes", "", nodes, plain, |nodes| without_passwords(nodes)),
+    setting!("next-nodes", "", next_nodes, plain, |nodes| without_passwords(nodes)),
     setting!("max-ttl", "30s", max_ttl, time, shown_time),
-    setting!("restart-guard", "on", restart_guard, switch, shown_switch),
-    setting!("failover-guard", "on", failover_guard, switch, shown_switch),
+    setting!("restart-guard", "on", restart_guard, switch, word),
+    setting!("failover-guard", "on", failover_guard, switch, word),
     setting!("quorum", "more than half", quorum, count, usize::to_string),
     setting!("node-timeout", "50ms", node_timeout, time, shown_time),
     setting!("max-clock-skew", "1s", max_clock_skew, time, shown_time),
     setting!("fence-ttl", "24h", fence_ttl, time, shown_time),
-    setting!("prefix", "", prefix, words, |text| crate::output::shown(text.as_encoded_bytes())),
-    setting!("user", "", user, Ok::<_, String>, String::clone),
-    setting!("password-file", "", password_file, path, |path| shown_path(path), true),
-    setting!("tls-ca", "", tls_ca, path, |path| shown_path(path), true),
-    setting!("tls-cert", "", tls_cert, path, |path| shown_path(path), true),
-    setting!("tls-key", "", tls_key, path, |path| shown_path(path), true),
+    setting!("prefix", "", prefix, plain, |text| crate::output::shown(text.as_encoded_bytes())),
+    setting!("user", "", user, plain, String::clone),
+    setting!("password-file", "", password_file, plain, |path| shown_path(path), true),
+    setting!("tls-ca", "", tls_ca, plain, |path| shown_path(path), true),
+    setting!("tls-cert", "", tls_cert, plain, |path| shown_path(path), true),
+    setting!("tls-key", "", tls_key, plain, |path| shown_path(path), true),
 ];
 
 fn time(text: String) -> Result<Duration, String> {
@@ -106,22 +104,11 @@ fn switch(text: String) -> Result<Switch, String> {
     Switch::from_str(&text, false).map_err(|_| "it must be on or off".to_owned())
 }
 
-fn shown_switch(switch: &Switch) -> String {
-    match switch {
-        Switch::On => "on".to_owned(),
-        Switch::Off => "off".to_owned(),
-    }
-}
-
 fn count(text: String) -> Result<usize, String> {
     text.parse().map_err(|_| "write a whole number".to_owned())
 }
 
-fn words(text: String) -> Result<OsString, String> {
-    Ok(text.into())
-}
-
-fn path(text: String) -> Result<PathBuf, String> {
+fn plain<T: From<String>>(text: String) -> Result<T, String> {
     Ok(text.into())
 }
 

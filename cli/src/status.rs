@@ -1,6 +1,6 @@
 //! `redbolt status`: the value of a key on each node, and what that means.
 
-use redbolt::{Cause, Client};
+use redbolt::Cause;
 use serde_json::{Value, json};
 
 use crate::args::{Global, StatusArgs};
@@ -13,75 +13,66 @@ use crate::{holders, inspect, look, terminal};
 
 pub(crate) fn run(global: &Global, args: &StatusArgs) -> Result<(), Failure> {
     let (client, _) = look::client(global)?;
-    let look = Look::at(&client, &args.key.0)?;
+    let seen = inspect::holder(&client, &args.key.0)?;
     let quorum = client.quorum();
     if global.json {
-        say(look.json(quorum))?;
+        say(seen.json(quorum))?;
     } else {
-        say(look.text(Paint::stdout(), quorum, terminal::width()))?;
+        say(seen.text(Paint::stdout(), quorum, terminal::width()))?;
     }
-    if look.0.verdict != Verdict::Unknown {
+    judge(&seen, quorum)
+}
+
+/// Fails if the nodes leave it unknown which client holds the lock.
+pub(crate) fn judge(seen: &SeenLock, quorum: u32) -> Result<(), Failure> {
+    if seen.verdict != Verdict::Unknown {
         return Ok(());
     }
-    let quorum = usize::try_from(quorum).unwrap_or(usize::MAX);
-    Err(Failure::code(code_without_quorum(silences(&look.0.nodes), quorum)))
+    let silences = seen.nodes.iter().map(|node| silence(node).unwrap_or_default());
+    Err(Failure::code(code_without_quorum(silences, quorum)))
 }
 
-/// For each node, why its answer does not count.
-pub(crate) fn silences(nodes: &[NodeKey]) -> impl Iterator<Item = Cause> {
-    nodes.iter().map(|node| silence(node).unwrap_or_default())
-}
-
-/// The values of a key on the nodes at one moment.
-#[derive(Debug)]
-pub(crate) struct Look(SeenLock);
-
-impl Look {
-    pub(crate) fn at(client: &Client, key: &[u8]) -> Result<Self, Failure> {
-        Ok(Self(inspect::holder(client, key)?))
-    }
-
+impl SeenLock {
     pub(crate) fn json(&self, quorum: u32) -> Value {
-        let seen = &self.0;
         json!({
-            "key": shown(&seen.key),
-            "verdict": seen.verdict.name(),
+            "key": shown(&self.key),
+            "verdict": self.verdict.name(),
             "quorum": quorum,
-            "holder": seen.holder.as_ref().map(holders::json),
-            "nodes": seen.nodes.iter().map(node_json).collect::<Vec<_>>(),
+            "holder": self.holder.as_ref().map(holders::json),
+            "nodes": self.nodes.iter().map(node_json).collect::<Vec<_>>(),
         })
     }
 
     /// The verdict in a sentence, the holder of the lock, and a line for each node.
     pub(crate) fn text(&self, paint: Paint, quorum: u32, columns: Option<usize>) -> String {
-        let why = self.0.holder.as_ref().and_then(holders::why_unknown);
-        let risk = self.0.is_tight.then_some(holders::NO_SPARE);
+        let why = self.holder.as_ref().and_then(holders::why_unknown);
+        let risk = "no vote to spare: one more node that fails or restarts ends it";
+        let risk = self.is_tight.then_some(risk);
         let [risk, why] = [risk, why].map(|line| line.map(str::to_owned));
         let lines = [Some(self.sentence(paint, quorum)), risk, why];
         let lines = lines.into_iter().flatten().map(|line| wrap(&line, 2, columns));
-        let table = table(&self.0.nodes).fit(columns);
+        let table = table(&self.nodes).fit(columns);
         lines.chain([table]).collect::<Vec<_>>().join("\n")
     }
 
     /// Whether `other` differs by more than the passing of time.
     pub(crate) fn differs(&self, other: &Self) -> bool {
-        let without_time = |look: &Self| -> Vec<_> {
+        let without_time = |seen: &Self| -> Vec<_> {
             let node = |node: &NodeKey| {
                 let token = node.held().map(|(token, _)| token.to_owned());
                 (state(node), token, silence(node))
             };
-            look.0.nodes.iter().map(node).collect()
+            seen.nodes.iter().map(node).collect()
         };
-        self.0.verdict != other.0.verdict || without_time(self) != without_time(other)
+        self.verdict != other.verdict || without_time(self) != without_time(other)
     }
 
     /// The verdict in a sentence.
     pub(crate) fn sentence(&self, paint: Paint, quorum: u32) -> String {
-        let seen = &self.0;
-        let count = seen.nodes.len();
-        let with_key = seen.nodes.iter().filter(|node| node.counts()).count();
-        let key = paint.bold(shown(&seen.key));
-        match (&seen.holder, seen.verdict) {
+        let count = self.nodes.len();
+        let with_key = self.nodes.iter().filter(|node| node.counts()).count();
+        let key = paint.bold(shown(&self.key));
+        match (&self.holder, self.verdict) {
             (Some(holder), _) => {
                 let ends = holder.by.ends_in.map(short).map_or_else(
                     || "and never ends by itself".to_owned(),

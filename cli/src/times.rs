@@ -5,13 +5,18 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde_json::Value;
 
-use crate::exit::{Failure, SYSTEM};
+use crate::exit::Failure;
 use crate::output::short;
 
 /// An empty histogram, for up to a minute per call.
 pub(crate) fn histogram() -> Result<Histogram<u64>, Failure> {
     Histogram::new_with_bounds(1, 60_000_000_000, 3)
-        .map_err(|error| Failure::new(SYSTEM, "system", error.to_string()))
+        .map_err(|error| Failure::system(error.to_string()))
+}
+
+/// The time that this part of the calls did not exceed.
+pub(crate) fn at(nanos: &Histogram<u64>, quantile: f64) -> Duration {
+    Duration::from_nanos(nanos.value_at_quantile(quantile))
 }
 
 pub(crate) fn record(histogram: &mut Histogram<u64>, time: Duration) {

@@ -32,13 +32,12 @@ pub(crate) fn read(args: &TokenArgs) -> Result<Vec<u8>, Failure> {
 }
 
 fn checked(token: Vec<u8>, place: &str) -> Result<Vec<u8>, Failure> {
-    match token.len() {
-        1..=TOKEN_MAX => Ok(token),
-        0 => Err(Failure::usage(format!("{place} is empty: a token has 1 to {TOKEN_MAX} bytes"))),
-        _ => {
-            Err(Failure::usage(format!("{place} is too long: a token has 1 to {TOKEN_MAX} bytes")))
-        }
-    }
+    let what = match token.len() {
+        1..=TOKEN_MAX => return Ok(token),
+        0 => "empty",
+        _ => "too long",
+    };
+    Err(Failure::usage(format!("{place} is {what}: a token has 1 to {TOKEN_MAX} bytes")))
 }
 
 fn first_line(file: &Path) -> io::Result<Vec<u8>> {

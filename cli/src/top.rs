@@ -8,11 +8,11 @@ use redbolt::{Client, now};
 
 use crate::args::{Global, TopArgs};
 use crate::clock::time;
-use crate::exit::Failure;
+use crate::exit::{Failure, not_searched};
 use crate::inspect::{Listing, search};
 use crate::keyboard::Keyboard;
 use crate::look;
-use crate::ls::{counted, held_for, left_out, long_table, prefix};
+use crate::ls::{counted, held_for, long_table, prefix};
 use crate::output::{Paint, short};
 use crate::signals::{ENDING, Signals};
 use crate::terminal::{Picture, height, is_live, width};
@@ -55,12 +55,12 @@ fn lines(client: &Client, listing: &Listing, interval: Duration) -> Vec<String> 
         listing.nodes.len()
     );
     let mut lines = vec![paint.bold(head)];
-    lines.extend(left_out(listing).map(|nodes| paint.red(format!("not searched: {nodes}"))));
+    let left_out = not_searched(&listing.nodes);
+    lines.extend(left_out.map(|nodes| paint.red(format!("not searched: {nodes}"))));
     let table = long_table(locks.iter()).narrow(width());
     lines.extend(table.lines().map(str::to_owned));
     let end = format!("{}, each {}; q or Ctrl-C ends", time(), short(interval));
-    let rows = height().saturating_sub(2);
-    lines.truncate(rows);
+    lines.truncate(height().saturating_sub(2));
     lines.push(paint.dim(end));
     lines
 }

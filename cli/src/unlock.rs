@@ -36,6 +36,5 @@ pub(crate) fn run(global: &Global, args: &UnlockArgs) -> Result<(), Failure> {
 pub(crate) fn too_few(nodes: &[NodeHealth], quorum: u32, key: &str) -> Failure {
     let message =
         format!("too few nodes answered to know whether {key} is released; it ends with its TTL");
-    let quorum = usize::try_from(quorum).unwrap_or(usize::MAX);
     Failure::new(NO_QUORUM, "unknown", message).away(nodes, quorum)
 }

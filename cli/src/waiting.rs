@@ -27,7 +27,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// The longest time until the thread notices the end of the wait.
 const STEP: Duration = Duration::from_millis(50);
 
-/// Dropping it ends the output.
+/// Tells why the command waits for a lock, until it is dropped.
 pub(crate) struct Waiting {
     _end: Sender<()>,
     _progress: Progress,
@@ -59,7 +59,7 @@ impl Waiting {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Why {
     /// Only this many nodes can vote.
-    NoQuorum(usize),
+    NoQuorum(u32),
     /// A lock and its holder.
     Held(String),
     /// The nodes do not let this user see the holder.
@@ -92,14 +92,16 @@ impl Teller {
         let mut pause = PAUSE;
         loop {
             let why = self.look(&client)?;
-            self.goes_on()?;
+            if self.ended.try_recv() != Err(TryRecvError::Empty) {
+                return None;
+            }
             if why != Why::Unclear && why != self.said {
                 note_between(self.sentence(&client, &why));
                 self.said = why;
             }
             let (soonest, end) = (now() + PAUSE, now() + pause);
-            let lacked = lacks_quorum(&client);
-            while now() < end && (now() < soonest || lacks_quorum(&client) == lacked) {
+            let was_ready = client.is_ready();
+            while now() < end && (now() < soonest || client.is_ready() == was_ready) {
                 if self.ended.recv_timeout(STEP) != Err(RecvTimeoutError::Timeout) {
                     return None;
                 }
@@ -108,14 +110,9 @@ impl Teller {
         }
     }
 
-    /// `None` when the wait is over.
-    fn goes_on(&self) -> Option<()> {
-        (self.ended.try_recv() == Err(TryRecvError::Empty)).then_some(())
-    }
-
     fn look(&self, client: &Client) -> Option<Why> {
-        if lacks_quorum(client) {
-            return Some(Why::NoQuorum(voters(client)));
+        if !client.is_ready() {
+            return Some(Why::NoQuorum(client.voters().count()));
         }
         if self.is_shared {
             return Some(Why::NoSlot);
@@ -160,12 +157,4 @@ impl Teller {
             }
         }
     }
-}
-
-fn voters(client: &Client) -> usize {
-    client.voters().count().try_into().unwrap_or(usize::MAX)
-}
-
-fn lacks_quorum(client: &Client) -> bool {
-    !client.is_ready()
 }

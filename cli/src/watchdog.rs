@@ -54,7 +54,7 @@ struct Order {
 
 impl Watchdog {
     pub(crate) fn start(descendants: &Descendants) -> io::Result<Self> {
-        let numbers = [&[getpid()], descendants.others()].concat();
+        let numbers = [&[getpid()], &descendants.others[..]].concat();
         let mut child = own_binary::command(HIDDEN)?
             .arg(descendants.cgroup())
             .args(numbers.iter().map(|pid| pid.as_raw_nonzero().to_string()))
@@ -129,8 +129,8 @@ pub(crate) fn watch(args: impl Iterator<Item = OsString>) -> io::Result<()> {
     loop {
         alarm.wait(pipe.as_fd(), order.map(|order| order.at))?;
         // The time counts only if no newer one has come.
-        let due = match read(&pipe, &mut bytes) {
-            Ok(0) => Some(order),
+        let is_due = match read(&pipe, &mut bytes) {
+            Ok(0) => true,
             Ok(len) => {
                 let orders = bytes.get(..len).unwrap_or_default().chunks_exact(Order::LEN);
                 order = orders.last().and_then(Order::read).or(order);
@@ -138,14 +138,12 @@ pub(crate) fn watch(args: impl Iterator<Item = OsString>) -> io::Result<()> {
                     descendants.remember();
                     look_at = now() + LOOKS;
                 }
-                None
+                false
             }
-            Err(Errno::AGAIN | Errno::INTR) => {
-                order.is_some_and(|order| order.at <= now()).then_some(order)
-            }
+            Err(Errno::AGAIN | Errno::INTR) => order.is_some_and(|order| order.at <= now()),
             Err(error) => return Err(error.into()),
         };
-        if let Some(order) = due {
+        if is_due {
             if let Some(order) = order {
                 order.kill(&mut descendants);
             }

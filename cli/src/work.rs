@@ -24,9 +24,9 @@ use redbolt::inspect::{NodeId, NodeMask, NodeState};
 use redbolt::{Config, Lease, UnlockError, Unlocked, now};
 
 use crate::args::{CommandArgs, Global};
-use crate::child::{Fate, Group, Privileges, exit_code};
+use crate::child::{Group, Privileges, exit_code};
 use crate::descendants::Survivor;
-use crate::exit::{Failure, LOST, NOT_KILLED, SYSTEM};
+use crate::exit::{Failure, LOST, NOT_KILLED};
 use crate::output::{note, short, shown};
 use crate::session::{Session, odd_outcome};
 use crate::signals::{ENDING, Signal};
@@ -87,7 +87,7 @@ pub(crate) fn session(
     if crate::signals::is_ignored(Signal::SIGCHLD) {
         let message =
             "the process that started this ignores SIGCHLD, which hides how the command ends";
-        return Err(Failure::new(SYSTEM, "system", message).hint(&format!(
+        return Err(Failure::system(message).hint(&format!(
             "start it with the signal's default: env --default-signal=CHLD redbolt {name} .."
         )));
     }
@@ -151,9 +151,8 @@ pub(crate) fn under(
     let privileges = if args.allow_new_privileges { Privileges::Any } else { Privileges::Own };
     let group =
         Group::start(&command(args), &environment(names, &lease), privileges, limit.watchdog_at());
-    let group = group.map_err(|error| {
-        Failure::new(SYSTEM, "system", format!("cannot start a process: {error}"))
-    })?;
+    let group =
+        group.map_err(|error| Failure::system(format!("cannot start a process: {error}")))?;
     let names = names.iter().map(|name| shown(name)).collect();
     let held = Some(lease);
     let (lost, stale, signal, say_at) = (None, None, None, None);
@@ -290,7 +289,7 @@ impl Watch<'_> {
             while let Some(signal) = self.session.signals.next() {
                 self.take_signal(signal);
             }
-            if self.group.look()? == Fate::Ended {
+            if self.group.has_ended()? {
                 return Ok(End::ByItself);
             }
             while let Some(done) = self.session.driver.completion() {
@@ -476,23 +475,18 @@ impl Ended {
         if let Some(failure) = self.stale.filter(|_| self.was_ended) {
             return Err(failure);
         }
-        if let Some(held_for) = self.held_for.filter(|_| self.was_ended) {
-            let message = held_too_long(&self.names, held_for) + ", so the command was ended";
-            return Err(Failure::new(LOST, "lost", message));
-        }
-        let lost = were_lost(&self.names, self.lost);
-        // A lock that ran short may still have been held when the command had ended.
-        if self.was_ended {
-            let message = format!("{lost} while the command ran, so the command was ended");
-            return Err(Failure::new(LOST, "lost", message));
-        }
-        if !self.is_held {
-            let code = self.code;
-            let message =
-                format!("{lost} before the command ended (with exit code {code}): check its work");
-            return Err(Failure::new(LOST, "lost", message));
-        }
-        if self.code == 0 { Ok(()) } else { Err(Failure::code(self.code)) }
+        let (lost, code) = (were_lost(&self.names, self.lost), self.code);
+        let message = if let Some(held_for) = self.held_for.filter(|_| self.was_ended) {
+            held_too_long(&self.names, held_for) + ", so the command was ended"
+        } else if self.was_ended {
+            // A lock that ran short may still have been held when the command had ended.
+            format!("{lost} while the command ran, so the command was ended")
+        } else if !self.is_held {
+            format!("{lost} before the command ended (with exit code {code}): check its work")
+        } else {
+            return if code == 0 { Ok(()) } else { Err(Failure::code(code)) };
+        };
+        Err(Failure::new(LOST, "lost", message))
     }
 }
 

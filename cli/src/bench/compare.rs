@@ -78,23 +78,14 @@ impl Saved {
 
     pub(super) fn text(&self, now: &Value) -> String {
         let mut table = Table::new(["", "saved", "now", "now / saved"]);
-        let both = |path: &[&str]| (at(&self.run, path).clone(), at(now, path).clone());
-        let (saved, after) = both(&[RATE]);
-        table.add([
-            "cycles per second".into(),
-            word(&saved),
-            word(&after),
-            shown_ratio(&after, &saved),
-        ]);
+        let mut add = |title: String, path: &[&str], shown: fn(&Value) -> String| {
+            let (saved, now) = (at(&self.run, path), at(now, path));
+            table.add([title, shown(saved), shown(now), shown_ratio(now, saved)]);
+        };
+        add("cycles per second".into(), &[RATE], word);
         for (field, title) in TIMES {
             for (name, _) in QUANTILES {
-                let (saved, after) = both(&[field, name]);
-                table.add([
-                    format!("{title} {}", name.replace("p999", "p99.9")),
-                    time(&saved),
-                    time(&after),
-                    shown_ratio(&after, &saved),
-                ]);
+                add(format!("{title} {}", name.replace("p999", "p99.9")), &[field, name], time);
             }
         }
         let failures = |run: &Value| at(run, &["failures"]).as_u64().unwrap_or(0);

@@ -10,7 +10,7 @@ use super::counts::Counts;
 use super::limit::Limit;
 use super::setup::Setup;
 use super::throughput;
-use crate::exit::{Failure, SYSTEM};
+use crate::exit::Failure;
 use crate::plot::{Line, Plot, Scale, save};
 use crate::progress::Progress;
 
@@ -74,17 +74,16 @@ impl Drawing {
             y_scale: Scale::Zero,
             lines: vec![line("cycles per second", rates)],
         };
-        save(&self.path, &setup.text(), &[times, rates]).map_err(|error| {
-            Failure::new(SYSTEM, "system", format!("--plot {}: {error}", self.path.display()))
-        })
+        save(&self.path, &setup.text(), &[times, rates])
+            .map_err(|error| Failure::system(format!("--plot {}: {error}", self.path.display())))
     }
 
     pub(super) fn json(&self) -> Value {
-        let rates: Vec<Value> = self
+        let rates = self
             .rates
             .iter()
-            .map(|(batch, rate)| json!({"in_flight": batch, "cycles_per_s": rate.round()}))
-            .collect();
+            .map(|(batch, rate)| json!({"in_flight": batch, "cycles_per_s": rate.round()}));
+        let rates: Vec<Value> = rates.collect();
         json!({"file": self.path.display().to_string(), "throughput": rates})
     }
 

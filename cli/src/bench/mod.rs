@@ -10,6 +10,8 @@ mod report;
 mod setup;
 mod throughput;
 
+use redbolt::IdleStrategy;
+
 use crate::args::Global;
 use crate::bench_args::{BenchArgs, Mode, Polling};
 use crate::exit::Failure;
@@ -18,7 +20,7 @@ use compare::Saved;
 use drawing::Drawing;
 use limit::Limit;
 use report::Report;
-use setup::{Setup, idle_strategy, nodes};
+use setup::{Setup, nodes};
 
 const IN_FLIGHT: usize = 64;
 
@@ -40,22 +42,17 @@ pub(crate) fn run(global: &Global, args: &BenchArgs) -> Result<(), Failure> {
     }
     setup.tell();
     let progress = Progress::bar();
-    let config = config.idle_strategy(idle_strategy(args.poll));
+    let spins = args.poll == Polling::Spin;
+    let config = config.idle_strategy(if spins { IdleStrategy::Spin } else { IdleStrategy::Park });
     let counts = if args.mode == Mode::Throughput {
-        throughput::measure(
-            config.clone(),
-            in_flight,
-            args.poll == Polling::Spin,
-            limit,
-            &progress,
-        )?
+        throughput::measure(config.clone(), in_flight, spins, limit, &progress)?
     } else {
         latency::measure(config.clone(), limit, &progress)?
     };
     if counts.cycles > 0
         && let Some(drawing) = &mut drawing
     {
-        drawing.measure(&config, args.poll == Polling::Spin, limit, &progress)?;
+        drawing.measure(&config, spins, limit, &progress)?;
     }
     drop(progress);
     if counts.cycles == 0

@@ -1,16 +1,14 @@
 //! The report of a benchmark: numbers for people, or one JSON object.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
 use super::compare::Saved;
 use super::counts::Counts;
 use super::drawing::Drawing;
 use super::setup::Setup;
-use crate::exit::Failure;
+use crate::exit::{Failure, NO_QUORUM};
 use crate::output::{add, say, short};
-use crate::times::{QUANTILES, percentiles, precise};
+use crate::times::{QUANTILES, at, percentiles, precise};
 
 /// A benchmark that has ended.
 #[derive(Debug)]
@@ -29,11 +27,16 @@ impl Report<'_> {
         } else {
             self.print_text()?
         }
-        match &counts.failure {
-            Some(failure) if counts.failures > counts.cycles => {
-                Err(Failure::most_failed(&Failure::from(failure.clone()).message, json))
+        let most_failed = counts.failures > counts.cycles;
+        let last = counts.failure.clone().filter(|_| most_failed).map(Failure::from);
+        match last {
+            None => Ok(()),
+            // The JSON tells the failures.
+            Some(_) if json => Err(Failure::code(NO_QUORUM)),
+            Some(Failure { message, .. }) => {
+                let message = format!("most attempts failed; the last one: {message}");
+                Err(Failure::new(NO_QUORUM, "no_quorum", message))
             }
-            _ => Ok(()),
         }
     }
 
@@ -70,10 +73,7 @@ impl Report<'_> {
             counts.failures
         ))?;
         for (name, histogram) in [("acquire", &counts.acquire), ("release", &counts.release)] {
-            let time = |(_, quantile)| {
-                let nanos = histogram.value_at_quantile(quantile);
-                format!("{:>9}", precise(Duration::from_nanos(nanos)))
-            };
+            let time = |(_, quantile)| format!("{:>9}", precise(at(histogram, quantile)));
             say(format_args!("{name}  {}", QUANTILES.map(time).join(" ")))?;
         }
         if let Some(saved) = self.saved {

@@ -1,10 +1,10 @@
 //! The setup of a benchmark: how many nodes there are, and how it calls them.
 
-use redbolt::{Config, IdleStrategy};
+use redbolt::Config;
 use redbolt_embedded::Nodes;
 use serde_json::{Value, json};
 
-use crate::args::Global;
+use crate::args::{Global, word};
 use crate::bench_args::{BenchArgs, Mode, Polling};
 use crate::exit::Failure;
 use crate::output::note;
@@ -49,40 +49,19 @@ impl Setup {
             "nodes": self.node_count,
             "quorum": self.quorum,
             "embedded": self.is_embedded,
-            "mode": self.mode_word(),
-            "poll": self.poll_word(),
+            "mode": word(&self.mode),
+            "poll": word(&self.poll),
             "in_flight": self.in_flight,
         })
     }
 
     pub(super) fn text(&self) -> String {
         let Self { node_count, quorum, in_flight, .. } = self;
-        let (mode, poll) = (self.mode_word(), self.poll_word());
+        let (mode, poll) = (word(&self.mode), word(&self.poll));
         let embedded = if self.is_embedded { " embedded" } else { "" };
         format!(
             "{node_count}{embedded} nodes, quorum {quorum}; {mode} with {in_flight} in flight, {poll}"
         )
-    }
-
-    const fn mode_word(&self) -> &'static str {
-        match self.mode {
-            Mode::Latency => "latency",
-            Mode::Throughput => "throughput",
-        }
-    }
-
-    const fn poll_word(&self) -> &'static str {
-        match self.poll {
-            Polling::Spin => "spin",
-            Polling::Park => "park",
-        }
-    }
-}
-
-pub(super) const fn idle_strategy(poll: Polling) -> IdleStrategy {
-    match poll {
-        Polling::Spin => IdleStrategy::Spin,
-        Polling::Park => IdleStrategy::Park,
     }
 }
 

@@ -11,7 +11,7 @@ use redbolt_embedded::{Memory, Nodes};
 use crate::exit::Failure;
 
 /// The faults that are still to come.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Faults {
     next: usize,
 }
@@ -34,48 +34,21 @@ enum Deed {
 }
 
 const SCRIPT: [Fault; 5] = [
+    fault(8, 1, Deed::Kill, "is killed: its port refuses"),
+    fault(20, 3, Deed::Hang, "hangs: frozen, its connections open"),
+    fault(32, 1, Deed::Restart, "starts again without its memory: no vote until that is safe"),
+    fault(50, 3, Deed::GoOn, "wakes up, and first does what was sent to it meanwhile"),
     Fault {
-        percent: 8,
-        when_all_vote: false,
-        node: 1,
-        deed: Deed::Kill,
-        text: "is killed: its port refuses",
-    },
-    Fault {
-        percent: 20,
-        when_all_vote: false,
-        node: 3,
-        deed: Deed::Hang,
-        text: "hangs: frozen, its connections open",
-    },
-    Fault {
-        percent: 32,
-        when_all_vote: false,
-        node: 1,
-        deed: Deed::Restart,
-        text: "starts again without its memory: no vote until that is safe",
-    },
-    Fault {
-        percent: 50,
-        when_all_vote: false,
-        node: 3,
-        deed: Deed::GoOn,
-        text: "wakes up, and first does what was sent to it meanwhile",
-    },
-    Fault {
-        percent: 70,
         when_all_vote: true,
-        node: 0,
-        deed: Deed::Restart,
-        text: "restarts in a blink, its memory lost: no vote either",
+        ..fault(70, 0, Deed::Restart, "restarts in a blink, its memory lost: no vote either")
     },
 ];
 
-impl Faults {
-    pub(super) const fn new() -> Self {
-        Self { next: 0 }
-    }
+const fn fault(percent: u32, node: usize, deed: Deed, text: &'static str) -> Fault {
+    Fault { percent, when_all_vote: false, node, deed, text }
+}
 
+impl Faults {
     /// Carries out the fault that is due once `sold` of `stock` are sold, and reports it.
     pub(super) fn act(
         &mut self,

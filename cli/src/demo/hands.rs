@@ -4,16 +4,43 @@
 use std::fmt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use redbolt::engine::LeaseCounts;
 use redbolt::{Instant, now};
 use serde_json::{Value, json};
 
 use crate::exit::Failure;
 use crate::output::short;
-use crate::times::{histogram, percentiles, record};
-use crate::way::Way;
+use crate::times::{at, histogram, percentiles, record};
+
+/// The way in which a lock came to its holder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// The previous holder handed it over.
+    Transfer,
+    /// By an attempt that began with a wake.
+    Wake,
+    /// By a later attempt that began without a wake.
+    Poll,
+    /// By the first attempt: nobody held the lock.
+    First,
+}
+
+impl Way {
+    /// The way of a lock that a client took between the two counts.
+    pub(super) const fn between(before: LeaseCounts, after: LeaseCounts) -> Self {
+        if after.transfer > before.transfer {
+            Self::Transfer
+        } else if after.wake > before.wake {
+            Self::Wake
+        } else if after.poll > before.poll {
+            Self::Poll
+        } else {
+            Self::First
+        }
+    }
+}
 
 #[derive(Debug)]
 pub(crate) struct Hands {
@@ -25,8 +52,7 @@ pub(crate) struct Hands {
 /// The hand-overs so far.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
-    /// Counts by the [`place`](Way::place) of each way. A lock without a holder before has not
-    /// changed hands.
+    /// Counts in the order of the ways. A lock without a holder before has not changed hands.
     by: [u64; 4],
     times: Histogram<u64>,
 }
@@ -54,7 +80,7 @@ impl Hands {
         // The counts have no state in between that a panic could leave behind.
         let mut seen = self.seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         record(&mut seen.times, Instant::from_nanos(released).until(time));
-        if let Some(count) = seen.by.get_mut(by.place()) {
+        if let Some(count) = seen.by.get_mut(by as usize) {
             *count += 1;
         }
     }
@@ -68,26 +94,17 @@ impl Hands {
 
 impl Seen {
     pub(super) fn json(&self) -> Value {
-        let count = |way: Way| self.by.get(way.place()).copied();
-        json!({
-            "transfer": count(Way::Transfer),
-            "wake": count(Way::Wake),
-            "poll": count(Way::Poll),
-            "us": percentiles(&self.times),
-        })
+        let [transfer, wake, poll, _] = self.by;
+        let us = percentiles(&self.times);
+        json!({"transfer": transfer, "wake": wake, "poll": poll, "us": us})
     }
 }
 
 impl fmt::Display for Seen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let at = |quantile| short(Duration::from_nanos(self.times.value_at_quantile(quantile)));
+        let [p50, p99] = [0.5, 0.99].map(|quantile| short(at(&self.times, quantile)));
         let [transfer, wake, poll, _] = self.by;
-        write!(
-            f,
-            "p50 {}, p99 {}; {transfer} by transfer, {wake} by wake, {poll} by poll",
-            at(0.5),
-            at(0.99)
-        )
+        write!(f, "p50 {p50}, p99 {p99}; {transfer} by transfer, {wake} by wake, {poll} by poll")
     }
 }
 

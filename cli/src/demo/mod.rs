@@ -18,19 +18,16 @@ use redbolt_embedded::Nodes;
 use serde_json::json;
 
 use crate::args::{DemoArgs, Global};
-use crate::exit::{Failure, OVERSOLD, SYSTEM};
+use crate::exit::{Failure, OVERSOLD};
 use crate::output::{Paint, say, short};
 use crate::remedy::told;
 use crate::settings;
-use crate::signals::{ENDING, Signals, number};
-use crate::times::percentiles;
+use crate::signals::{ENDING, Signals};
+use crate::times::{at, percentiles};
 use faults::Faults;
 use shop::Shop;
 use view::{Scene, View};
 use worker::Waves;
-
-/// TTL of a sale's lock.
-const TTL: Duration = Duration::from_secs(1);
 
 /// The longest TTL with the embedded nodes; a restarted node does not vote for this long.
 const MAX_TTL: Duration = Duration::from_secs(2);
@@ -51,19 +48,13 @@ pub(crate) fn run(global: &Global, args: &DemoArgs) -> Result<(), Failure> {
     let signals = Signals::watch(&ENDING, || {})?;
     let mut demo = Demo::open(global, args)?;
     let sellers = demo.hire(args)?;
-    let watched = demo.watch(&signals, &sellers);
+    let mut result = demo.watch(&signals, &sellers);
     // The demo joins them in any case, so that they release their locks.
     demo.shop.close();
-    let mut result = watched;
     for seller in sellers {
-        match seller.join() {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => result = result.and_then(|()| Err(error.into())),
-            Err(_) => {
-                let failure = Failure::new(SYSTEM, "system", "a worker has failed");
-                result = result.and(Err(failure));
-            }
-        }
+        let ended = seller.join().map(|sold| sold.map_err(Failure::from));
+        let ended = ended.unwrap_or_else(|_| Err(Failure::system("a worker has failed")));
+        result = result.and(ended);
     }
     let elapsed = now().saturating_since(demo.start);
     demo.draw(elapsed)?;
@@ -118,7 +109,7 @@ impl Demo {
             shop: Arc::new(Shop::open(args.stock, shelf_count, node_count)?),
             config,
             nodes,
-            faults: Faults::new(),
+            faults: Faults::default(),
             seen: observer.as_ref().map(|client| client.nodes().wait()).unwrap_or_default(),
             observer,
             view: View::new(global.json),
@@ -149,7 +140,7 @@ impl Demo {
                 let worker = usize::try_from(worker).unwrap_or(0);
                 Builder::new()
                     .name(format!("worker-{worker}"))
-                    .spawn(move || worker::work(&shop, waves, worker, config, TTL))
+                    .spawn(move || worker::work(&shop, waves, worker, config))
                     .map_err(Failure::from)
             })
             .collect()
@@ -175,7 +166,7 @@ impl Demo {
                 return Ok(());
             }
             if let Some(signal) = signals.wait(FRAME.min(TIME_LIMIT - elapsed)) {
-                return Err(Failure::signal(number(signal)));
+                return Err(Failure::signal(signal));
             }
         }
     }
@@ -194,8 +185,7 @@ impl Demo {
     }
 
     fn draw(&mut self, elapsed: Duration) -> Result<(), Failure> {
-        let shop = &self.shop;
-        self.pace.push_back((elapsed, shop.sold()));
+        self.pace.push_back((elapsed, self.shop.sold()));
         while self.pace.len() > 10 {
             self.pace.pop_front();
         }
@@ -203,21 +193,8 @@ impl Demo {
             title: &self.title,
             elapsed,
             nodes: &self.seen,
-            granted: shop
-                .granted
-                .iter()
-                .map(|count| count.load(std::sync::atomic::Ordering::Relaxed))
-                .collect(),
-            stock: shop.stock,
-            left: shop.left(),
-            sold: shop.sold(),
-            oversold: shop.oversold(),
+            shop: &self.shop,
             per_second: per_second(&self.pace),
-            hands: shop.hands.seen(),
-            acquire: shop.with_latency(|acquire| {
-                let at = |quantile| Duration::from_nanos(acquire.value_at_quantile(quantile));
-                (!acquire.is_empty()).then(|| (at(0.5), at(0.99)))
-            }),
         };
         Ok(self.view.draw(&scene)?)
     }
@@ -250,16 +227,11 @@ fn summary(shop: &Shop, elapsed: Duration, args: &DemoArgs, json: bool) -> Resul
             if oversold == 0 { paint.green(0) } else { paint.red(oversold) }
         ))?;
         shop.with_latency(|acquire| {
-            let at = |quantile| short(Duration::from_nanos(acquire.value_at_quantile(quantile)));
             if acquire.is_empty() {
                 return Ok(());
             }
-            say(format_args!(
-                "acquire   p50 {}, p99 {}, longest {}, waiting included",
-                at(0.5),
-                at(0.99),
-                at(1.0)
-            ))
+            let [p50, p99, longest] = [0.5, 0.99, 1.0].map(|it| short(at(acquire, it)));
+            say(format_args!("acquire   p50 {p50}, p99 {p99}, longest {longest}, waiting included"))
         })?;
         if let Some(seen) = shop.hands.seen() {
             say(format_args!("hand-over {seen}"))?;

@@ -23,10 +23,6 @@ pub(crate) struct Shop {
     pub(crate) stock: u32,
     shelves: Vec<AtomicU32>,
     sold: AtomicU32,
-    /// Sales that a worker did not write because its lease was over.
-    pub(crate) given_up: AtomicU32,
-    /// Attempts that ended without a lock.
-    pub(crate) refused: AtomicU32,
     /// Locks that each node granted.
     pub(crate) granted: Vec<AtomicU64>,
     /// How long each lock took, in nanoseconds.
@@ -45,8 +41,6 @@ impl Shop {
             stock,
             shelves: (0..shelf_count).map(|shelf| AtomicU32::new(share(shelf))).collect(),
             sold: AtomicU32::new(0),
-            given_up: AtomicU32::new(0),
-            refused: AtomicU32::new(0),
             granted: (0..node_count).map(|_| AtomicU64::new(0)).collect(),
             acquire: Mutex::new(histogram()?),
             hands: Hands::of(shelf_count)?,
@@ -79,11 +73,9 @@ impl Shop {
             return;
         }
         std::thread::sleep(PAUSE);
-        if !may_write() {
-            self.given_up.fetch_add(1, Ordering::Relaxed);
-            return;
-        }
-        if let Some(count) = self.shelves.get(shelf) {
+        if may_write()
+            && let Some(count) = self.shelves.get(shelf)
+        {
             count.store(left - 1, Ordering::SeqCst);
             self.sold.fetch_add(1, Ordering::SeqCst);
         }

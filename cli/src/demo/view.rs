@@ -1,13 +1,15 @@
 //! The output of the demo: a live view on a terminal, one line per event elsewhere.
 
 use std::io::{self, Write as _};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use redbolt::inspect::{NodeHealth, NodeState};
 
-use super::hands::Seen;
+use super::shop::Shop;
 use crate::output::{Paint, short};
 use crate::terminal::{Picture, is_live};
+use crate::times::at;
 
 /// The content of the view at one moment.
 #[derive(Debug)]
@@ -15,16 +17,8 @@ pub(super) struct Scene<'a> {
     pub(super) title: &'a str,
     pub(super) elapsed: Duration,
     pub(super) nodes: &'a [NodeHealth],
-    pub(super) granted: Vec<u64>,
-    pub(super) stock: u32,
-    pub(super) left: u32,
-    pub(super) sold: u32,
-    pub(super) oversold: u32,
+    pub(super) shop: &'a Shop,
     pub(super) per_second: u32,
-    /// The median and the 99th percentile.
-    pub(super) acquire: Option<(Duration, Duration)>,
-    /// How locks changed hands.
-    pub(super) hands: Option<Seen>,
 }
 
 /// The place for events and scenes.
@@ -91,13 +85,13 @@ impl View {
     }
 
     fn lines(&self, scene: &Scene<'_>) -> Vec<String> {
-        let paint = self.paint;
+        let (paint, shop) = (self.paint, scene.shop);
         let mut lines = vec![
             format!("{}   {:.1} s", paint.bold(scene.title), scene.elapsed.as_secs_f64()),
             String::new(),
         ];
         for (index, node) in scene.nodes.iter().enumerate() {
-            let granted = scene.granted.get(index).copied().unwrap_or(0);
+            let granted = shop.granted.get(index).map_or(0, |count| count.load(Ordering::Relaxed));
             let (mark, state) = self.state(node);
             // Padded before it gets its colour: escapes have no width.
             lines.push(format!(
@@ -109,21 +103,24 @@ impl View {
         if !scene.nodes.is_empty() {
             lines.push(String::new());
         }
-        let stock = scene.stock.max(1);
-        let full = usize::try_from((scene.left.min(stock) * BAR_LEN).div_ceil(stock)).unwrap_or(0);
+        let (stock, left, sold) = (shop.stock.max(1), shop.left(), shop.sold());
+        let full = usize::try_from((left.min(stock) * BAR_LEN).div_ceil(stock)).unwrap_or(0);
         let rest = usize::try_from(BAR_LEN).unwrap_or(0) - full;
         let bar = format!("{}{}", paint.green("█".repeat(full)), paint.dim("░".repeat(rest)));
-        lines.push(format!("  stock {bar} {:>5} left", scene.left));
-        let oversold = format!("oversold {}", scene.oversold);
-        let oversold = if scene.oversold > 0 { paint.red(oversold) } else { paint.green(oversold) };
-        let acquire = scene.acquire.map_or_else(String::new, |(p50, p99)| {
-            format!("   acquire with wait p50 {}  p99 {}", short(p50), short(p99))
+        lines.push(format!("  stock {bar} {left:>5} left"));
+        let count = shop.oversold();
+        let oversold = format!("oversold {count}");
+        let oversold = if count > 0 { paint.red(oversold) } else { paint.green(oversold) };
+        let acquire = shop.with_latency(|acquire| {
+            if acquire.is_empty() {
+                return String::new();
+            }
+            let [p50, p99] = [0.5, 0.99].map(|quantile| short(at(acquire, quantile)));
+            format!("   acquire with wait p50 {p50}  p99 {p99}")
         });
-        lines.push(format!(
-            "  sold {:<5} {:>4}/s   {oversold}{acquire}",
-            scene.sold, scene.per_second
-        ));
-        lines.extend(scene.hands.as_ref().map(|seen| format!("  hand-over {seen}")));
+        let per_second = scene.per_second;
+        lines.push(format!("  sold {sold:<5} {per_second:>4}/s   {oversold}{acquire}"));
+        lines.extend(shop.hands.seen().map(|seen| format!("  hand-over {seen}")));
         lines.push(String::new());
         let first = self.events.len().saturating_sub(EVENTS_SHOWN);
         lines.extend(self.events.iter().skip(first).map(|event| format!("  {event}")));

@@ -1,14 +1,16 @@
 //! One seller: a thread with its own client.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use redbolt::Instant;
 use redbolt::{Client, Config, now};
 
+use super::hands::Way;
 use super::shop::Shop;
 use crate::session::SHUTDOWN_LIMIT;
-use crate::way::Way;
+
+/// TTL of a sale's lock.
+const TTL: Duration = Duration::from_secs(1);
 
 /// When customers come: in waves of one per worker.
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +26,6 @@ pub(super) fn work(
     waves: Waves,
     worker: usize,
     config: Option<Config>,
-    ttl: Duration,
 ) -> Result<(), redbolt::ConnectError> {
     let client = config.map(Client::connect).transpose()?;
     let mut next_at = waves.start;
@@ -36,7 +37,7 @@ pub(super) fn work(
         let Some(shelf) = shop.shelf(wave) else { break };
         match &client {
             Some(client) => {
-                sell_locked(shop, client, shelf, ttl);
+                sell_locked(shop, client, shelf);
                 // All workers have the same nodes, so only the first reports.
                 if worker == 0 {
                     client.notices().wait().into_iter().for_each(|notice| shop.tell(notice));
@@ -53,12 +54,9 @@ pub(super) fn work(
 }
 
 /// One sale under the lock of its shelf, written only while the lock is certainly held.
-fn sell_locked(shop: &Shop, client: &Client, shelf: usize, ttl: Duration) {
+fn sell_locked(shop: &Shop, client: &Client, shelf: usize) {
     let (asked, before) = (now(), client.lease_counts().wait());
-    let Ok(lease) = client.lock(format!("redbolt:demo:shelf:{shelf}"), ttl).wait() else {
-        shop.refused.fetch_add(1, Ordering::Relaxed);
-        return;
-    };
+    let Ok(lease) = client.lock(format!("redbolt:demo:shelf:{shelf}"), TTL).wait() else { return };
     shop.hands.taken(shelf, Way::between(before, client.lease_counts().wait()));
     shop.note_lock(now().saturating_since(asked), lease.votes().bits());
     shop.sell(shelf, || lease.is_valid());

@@ -215,16 +215,28 @@ pub(crate) fn holder(client: &Client, key: &[u8]) -> Result<SeenLock, LockError>
     let answers = client.query(&query).wait()?;
     let mut seen =
         SeenLock::of(key, &client.nodes().wait(), &answers, &|nodes| client.has_quorum(nodes));
-    let lists = answers.iter().filter(|answers| may_list(answers, 3).is_ok());
-    for node in lists.map(|answers| answers.node) {
-        if !seen.wants_list() {
+    name_holders(client, std::slice::from_mut(&mut seen), &answers, 3)?;
+    Ok(seen)
+}
+
+/// Asks one node after the other for the list of its clients, until all holders are named. The
+/// reply of each node to INFO clients is at place `at`.
+fn name_holders(
+    client: &Client,
+    locks: &mut [SeenLock],
+    answers: &[NodeAnswers],
+    at: usize,
+) -> Result<(), LockError> {
+    for answers in answers.iter().filter(|answers| may_list(answers, at).is_ok()) {
+        if !locks.iter().any(SeenLock::wants_list) {
             break;
         }
-        if let Ok(listed) = list(client, node)? {
-            seen.find_in(&listed);
+        if let Ok(listed) = list(client, answers.node)? {
+            let locks = locks.iter_mut().filter(|lock| lock.wants_list());
+            locks.for_each(|lock| lock.find_in(&listed));
         }
     }
-    Ok(seen)
+    Ok(())
 }
 
 #[cfg(test)]

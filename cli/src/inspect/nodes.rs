@@ -57,13 +57,8 @@ pub(crate) fn examine(client: &Client, key: &[u8]) -> Result<Vec<NodeReport>, Lo
         .all(&[b"CONFIG", b"GET", b"no-appendfsync-on-rewrite"]);
     let query = trials(&key).iter().fold(query, |query, (_, words)| query.all(words));
     let answers = client.query(&query).wait()?;
-    Ok(client
-        .nodes()
-        .wait()
-        .into_iter()
-        .zip(&answers)
-        .map(|(health, it)| report(health, it))
-        .collect())
+    let nodes = client.nodes().wait().into_iter().zip(&answers);
+    Ok(nodes.map(|(health, it)| report(health, it)).collect())
 }
 
 /// The place of the first reply to a trial.

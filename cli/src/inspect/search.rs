@@ -11,8 +11,7 @@ use std::collections::BTreeSet;
 use redbolt::inspect::{NodeAnswers, NodeId, Query, Reply};
 use redbolt::{Cause, Client, LockError};
 
-use super::clients::{list, may_list};
-use super::{KeyState, NodeKey, SeenLock};
+use super::{KeyState, NodeKey, SeenLock, name_holders};
 use crate::names::{CLAIM, TOKEN_MAX, is_beside};
 
 /// How many steps a search takes at most: some ten million keys.
@@ -74,7 +73,10 @@ pub(crate) fn search(
     for keys in keys.chunks(VALUES_MAX) {
         search.add_locks(keys)?;
     }
-    search.name_holders()?;
+    if search.locks.iter().any(SeenLock::wants_list) {
+        let counts = client.query(&Query::new().all(&[b"INFO", b"clients"])).wait()?;
+        name_holders(client, &mut search.locks, &counts, 0)?;
+    }
     Ok(Listing { locks: search.locks, is_whole, nodes: search.nodes })
 }
 
@@ -148,25 +150,6 @@ impl Search<'_> {
         let asked = self.nodes.iter_mut().zip(&answers).filter(|(node, _)| !node.is_silent);
         for (node, answers) in asked.filter(|(_, answers)| answers.cause != Cause::None) {
             node.fail(answers.cause, answers);
-        }
-        Ok(())
-    }
-
-    /// Asks one node after the other for the list of its clients, until all holders are named.
-    fn name_holders(&mut self) -> Result<(), LockError> {
-        let wants_list = |locks: &[SeenLock]| locks.iter().any(SeenLock::wants_list);
-        if !wants_list(&self.locks) {
-            return Ok(());
-        }
-        let counts = self.client.query(&Query::new().all(&[b"INFO", b"clients"])).wait()?;
-        for counts in counts.iter().filter(|counts| may_list(counts, 0).is_ok()) {
-            if let Ok(listed) = list(self.client, counts.node)? {
-                let locks = self.locks.iter_mut().filter(|lock| lock.wants_list());
-                locks.for_each(|lock| lock.find_in(&listed));
-            }
-            if !wants_list(&self.locks) {
-                break;
-            }
         }
         Ok(())
     }
