@@ -6,9 +6,9 @@ use crate::count::Oldest;
 use crate::time::Instant;
 
 impl Table {
-    /// When the oldest call for a lock began, and since when the oldest lease is held. A lease that
-    /// was handed on in the process counts from the table's first look, because no thread reads a clock
-    /// at the hand-over.
+    /// When the oldest call for a lock began, and since when the oldest lease is held. The
+    /// table does not note when a lease was handed on. So the hold of such a lease counts from the
+    /// table's next look.
     pub(super) fn oldest(&mut self, now: Instant) -> Oldest {
         let mut oldest = Oldest::default();
         for index in self.calls.indices() {

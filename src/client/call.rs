@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::calls::{Listener, Taken};
 use super::inner::{Caller, Owner};
 use super::pending::PendingCall;
-use super::request::CallRequest;
+use super::request::{CallRequest, Done};
 use crate::driver::clock::now;
 use crate::time::Instant;
 
@@ -33,7 +33,7 @@ pub struct Call<'a, T> {
 
 /// Makes the result of a call from the result of its request. `None` if the caller is to make the
 /// request again.
-pub(super) type End<'a, T> = fn(&mut CallRequest<'a>, &Arc<Owner>, Taken) -> Option<T>;
+pub(super) type End<'a, T> = fn(Done<'_, 'a>) -> Option<T>;
 
 #[derive(Default)]
 enum CallProgress {
@@ -62,7 +62,7 @@ impl<'a, T> Call<'a, T> {
     ///
     /// # Panics
     ///
-    /// If the result has been returned already, as all waits and polls do then.
+    /// If the caller already has the result. Then every other wait and poll panics, too.
     #[must_use]
     pub fn wait_for(&mut self, limit: Duration) -> Option<T> {
         self.wait_until(now() + limit, 1)
@@ -78,12 +78,21 @@ impl<'a, T> Call<'a, T> {
     }
 
     fn wait_until(&mut self, ends: Instant, own: usize) -> Option<T> {
+        self.go_on(Caller::Blocks { own }, |pending| pending.wait_until(ends, own))
+    }
+
+    /// Makes the request until its result gives a value. `None` if `look` finds no result yet.
+    fn go_on(
+        &mut self,
+        caller: Caller,
+        mut look: impl FnMut(&mut PendingCall) -> Option<Taken>,
+    ) -> Option<T> {
         loop {
-            self.begin(Caller::Blocks { own });
-            let taken = match std::mem::take(&mut self.progress) {
+            self.begin(caller);
+            let (reply, queue) = match std::mem::take(&mut self.progress) {
                 CallProgress::New | CallProgress::Over => return None,
                 CallProgress::UnderWay(mut pending) => {
-                    let Some(taken) = pending.wait_until(ends, own) else {
+                    let Some(taken) = look(&mut pending) else {
                         self.progress = CallProgress::UnderWay(pending);
                         return None;
                     };
@@ -91,7 +100,8 @@ impl<'a, T> Call<'a, T> {
                 }
                 CallProgress::Ended(taken) => taken,
             };
-            if let Some(value) = (self.end)(&mut self.request, &self.owner, taken) {
+            let done = Done { request: &mut self.request, owner: &self.owner, reply, queue };
+            if let Some(value) = (self.end)(done) {
                 self.progress = CallProgress::Over;
                 return Some(value);
             }
@@ -114,31 +124,15 @@ impl<T> Future for Call<'_, T> {
     type Output = T;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
-        let this = self.get_mut();
-        loop {
-            this.begin(Caller::GoesOn);
-            let taken = match std::mem::take(&mut this.progress) {
-                CallProgress::New | CallProgress::Over => return Poll::Pending,
-                CallProgress::UnderWay(mut pending) => {
-                    let listener = Listener::Task(context.waker().clone());
-                    let Some(taken) = pending.look(listener, Caller::GoesOn) else {
-                        this.progress = CallProgress::UnderWay(pending);
-                        return Poll::Pending;
-                    };
-                    taken
-                }
-                CallProgress::Ended(taken) => taken,
-            };
-            if let Some(value) = (this.end)(&mut this.request, &this.owner, taken) {
-                this.progress = CallProgress::Over;
-                return Poll::Ready(value);
-            }
-        }
+        let value = self.get_mut().go_on(Caller::GoesOn, |pending| {
+            pending.look(Listener::Task(context.waker().clone()), Caller::GoesOn)
+        });
+        value.map_or(Poll::Pending, Poll::Ready)
     }
 }
 
 /// Begins all of the calls, so that their requests go out in one write per node, and blocks until
-/// each is done. The results are in the order of the calls. Costs one list.
+/// each is done. The results are in the order of the calls. Allocates one list.
 ///
 /// ```no_run
 /// use redbolt::{Client, Guard, LockError, wait_all};

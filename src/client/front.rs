@@ -7,7 +7,7 @@ use super::rules::Rules;
 use super::span::CallSpan;
 use super::table::{Command, Table, Task};
 use crate::config::Config;
-use crate::driver::{Lease, LeasePool, rest_of};
+use crate::driver::{Lease, LeasePool};
 use crate::engine::{Engine, Event, LeaseId, OpId};
 use crate::error::{ConfigError, ExtendError, LockError, UnlockError, Unlocked};
 use crate::options::LockOptions;
@@ -162,7 +162,10 @@ impl Front {
     /// Takes an event of the engine, if it is the result of a call. Returns whether it is.
     pub(crate) fn take(&mut self, engine: &mut Engine, event: &Event) -> bool {
         let (op, reply) = match event {
-            Event::Lock { op, result: Ok(id) } => (op, CallResult::Lock(self.make(engine, *id))),
+            Event::Lock { op, result: Ok(id) } => {
+                let lease = self.pool.lease_of(engine, *id).ok_or(LockError::Cancelled);
+                (op, CallResult::Lock(lease))
+            }
             Event::Lock { op, result: Err(error) } => (op, CallResult::Lock(Err(error.clone()))),
             Event::Unlock { op, result } => (op, CallResult::Unlock(*result)),
             Event::Lost { lease, .. } | Event::Extend { lease, .. } => {
@@ -241,25 +244,10 @@ impl Front {
 
     /// The engine may have changed a lease by itself.
     pub(crate) fn copy(&mut self, engine: &Engine, id: LeaseId) {
-        if let (Some(place), Some(deadline)) = (engine.word(id), engine.deadline(id)) {
-            self.pool.set_deadline(place, id, deadline);
-            if engine.is_lost(id) {
-                self.pool.set_lost(place, id);
-            }
-        }
+        self.pool.copy_deadline(engine, id);
     }
 
     // ---- inside ----
-
-    fn make(&mut self, engine: &mut Engine, id: LeaseId) -> Result<Lease, LockError> {
-        let (key, token) = engine.held_name(id).ok_or(LockError::Cancelled)?;
-        let deadline = engine.deadline(id).ok_or(LockError::Cancelled)?;
-        let (votes, fence) = (engine.votes(id), engine.fence(id));
-        let rest = rest_of(engine, id);
-        let (lease, place) = self.pool.make(id, (key, token, fence), rest, deadline, votes);
-        engine.set_word(id, place);
-        Ok(lease)
-    }
 
     fn carry_out(&mut self, engine: &mut Engine, now: Instant) {
         for command in std::mem::take(&mut self.table.commands) {

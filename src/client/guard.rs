@@ -5,10 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::call::Call;
-use super::calls::{CallResult, Taken};
+use super::calls::CallResult;
 use super::held::Held;
-use super::inner::Owner;
-use super::request::{self, CallRequest};
+use super::request::{self, CallRequest, Done};
 use crate::driver::Lease;
 use crate::error::{DetachError, ExtendError, LockError, UnlockError, Unlocked};
 use crate::quorum::NodeMask;
@@ -18,7 +17,7 @@ use crate::token::LockToken;
 /// A lock that a [`Client`](crate::Client) has won, valid until [`deadline`](Self::deadline).
 ///
 /// Dropping it releases the lock without blocking, from any thread or task. The client hands the
-/// lease to its next waiter if it [may](crate::Client#waiters-of-one-process), or lets it
+/// lease to its next waiter if it [may](crate::Client#waiters-of-one-client), or lets it
 /// [linger](crate::LockOptions::linger). Otherwise the dropping thread writes the release at once,
 /// unless another thread drives. To learn how the release ended, use [`unlock`](Self::unlock).
 ///
@@ -129,7 +128,7 @@ impl Guard {
     /// [`ExtendError::InvalidTtl`], [`ExtendError::LimitReached`], [`ExtendError::Busy`] (a dropped
     /// call still runs), [`ExtendError::Full`] and [`ExtendError::Closed`] leave the lock as it is.
     pub fn extend(&mut self, ttl: Duration) -> Call<'_, Result<(), ExtendError>> {
-        let owner = Arc::clone(self.held.owner());
+        let owner = Arc::clone(&self.held.owner);
         Call::new(owner, CallRequest::Extend { held: &mut self.held, ttl }, request::extended)
     }
 
@@ -138,10 +137,10 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// As [`extend`](Self::extend), except that a missed quorum is no error while the lock is still
-    /// held: the next call tries again.
+    /// As [`extend`](Self::extend). While the lock is held, [`ExtendError::NoQuorum`] and
+    /// [`ExtendError::Busy`] count as success: the next call tries again.
     pub fn extend_if_due(&mut self) -> Call<'_, Result<(), ExtendError>> {
-        let (owner, ttl) = (Arc::clone(self.held.owner()), self.held.ttl());
+        let (owner, ttl) = (Arc::clone(&self.held.owner), self.held.ttl);
         let is_due = self.remaining() <= ttl / 3 * 2;
         let request = if is_due {
             CallRequest::Extend { held: &mut self.held, ttl }
@@ -162,7 +161,7 @@ impl Guard {
     /// at the same time. If you know that already, drop the guard instead. [`UnlockError::Full`]:
     /// the client still releases the lock, without a result. [`UnlockError::Closed`].
     pub fn unlock(self) -> Call<'static, Result<Unlocked, UnlockError>> {
-        let owner = Arc::clone(self.held.owner());
+        let owner = Arc::clone(&self.held.owner);
         Call::new(owner, CallRequest::Unlock(Some(self.held)), request::unlocked)
     }
 
@@ -180,20 +179,27 @@ impl Guard {
     /// The errors of [`Driver::detach`](crate::driver::Driver::detach), [`DetachError::Full`] and
     /// [`DetachError::Closed`]. The guard stays as it is.
     pub fn detach(&mut self) -> Call<'_, Result<LockToken, DetachError>> {
-        let owner = Arc::clone(self.held.owner());
+        let owner = Arc::clone(&self.held.owner);
         Call::new(owner, CallRequest::Detach { held: &mut self.held }, request::detached)
     }
 
-    /// Done when the lock is over. For a lock that is [kept alive](crate::LockOptions::keep_alive),
-    /// that is as soon as the client knows of the loss. It is done at the lock's deadline at the
-    /// latest, even when every node is silent. It is also done when the client is shut down,
+    /// Done when the lock is over: as soon as the client knows of the loss, and at the lock's deadline
+    /// at the latest, even when every node is silent. It is also done when the client is shut down,
     /// because the client can report no loss after that.
     ///
     /// Await it in a `select!` beside the work, or wait for it in a thread of its own. You can drop
     /// the call and make it again at any time.
     pub fn lost(&self) -> Call<'_, ()> {
-        Call::new(Arc::clone(self.held.owner()), CallRequest::Loss(&self.held), request::lost)
+        Call::new(Arc::clone(&self.held.owner), CallRequest::Loss(&self.held), request::lost)
     }
+}
+
+pub(super) fn locked(done: Done<'_, '_>) -> Option<Result<Guard, LockError>> {
+    Some(request::locked(done)?.map(|held| Guard { held }))
+}
+
+pub(super) fn adopted(done: Done<'_, '_>) -> Option<Result<Guard, ExtendError>> {
+    Some(request::adopted(done)?.map(|held| Guard { held }))
 }
 
 impl fmt::Debug for Guard {
@@ -204,22 +210,4 @@ impl fmt::Debug for Guard {
             .field("votes", &self.votes())
             .finish_non_exhaustive()
     }
-}
-
-/// Makes a guard of a lock that a call has won.
-pub(super) fn locked(
-    request: &mut CallRequest<'_>,
-    owner: &Arc<Owner>,
-    taken: Taken,
-) -> Option<Result<Guard, LockError>> {
-    Some(request::locked(request, owner, taken)?.map(|held| Guard { held }))
-}
-
-/// Makes a guard of a lock that a call has taken over.
-pub(super) fn adopted(
-    request: &mut CallRequest<'_>,
-    owner: &Arc<Owner>,
-    taken: Taken,
-) -> Option<Result<Guard, ExtendError>> {
-    Some(request::adopted(request, owner, taken)?.map(|held| Guard { held }))
 }

@@ -10,8 +10,8 @@ use crate::rules;
 use crate::time::Instant;
 
 impl Table {
-    /// The holder gives a lease back. It goes to the next call in its queue if it may, and
-    /// otherwise is released.
+    /// The holder gives a lease back. The lease goes to the next call in its queue if it may, or
+    /// lingers. Otherwise the client releases it.
     pub(super) fn give_back(
         &mut self,
         queue: QueueIndex,

@@ -19,12 +19,12 @@ use crate::token::LockToken;
 pub(super) struct Held {
     /// Present until the lease has gone back or away.
     lease: Option<Lease>,
-    owner: Arc<Owner>,
-    queue: QueueIndex,
-    ttl: Duration,
+    pub(super) owner: Arc<Owner>,
+    pub(super) queue: QueueIndex,
+    pub(super) ttl: Duration,
     /// An extension that moves the deadline may be under way, or the caller is giving the lease
     /// away.
-    is_busy: bool,
+    pub(super) is_busy: bool,
     hold: Hold,
 }
 
@@ -36,10 +36,6 @@ impl Held {
 
     pub(super) const fn lease(&self) -> Option<&Lease> {
         self.lease.as_ref()
-    }
-
-    pub(super) const fn ttl(&self) -> Duration {
-        self.ttl
     }
 
     pub(super) fn remaining(&self) -> Duration {
@@ -58,20 +54,8 @@ impl Held {
         !self.remaining().is_zero()
     }
 
-    pub(super) const fn owner(&self) -> &Arc<Owner> {
-        &self.owner
-    }
-
     pub(super) fn id(&self) -> Option<LeaseId> {
         self.lease.as_ref().map(Lease::id)
-    }
-
-    pub(super) const fn queue(&self) -> QueueIndex {
-        self.queue
-    }
-
-    pub(super) const fn set_busy(&mut self, is_busy: bool) {
-        self.is_busy = is_busy;
     }
 
     /// Whether the lease may go to another waiter instead of being released.

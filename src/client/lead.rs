@@ -92,19 +92,6 @@ impl Loop {
         }
     }
 
-    /// A caller drives. `None` if the I/O thread has to.
-    fn drive_for(&self, lead: Lead) -> Option<LeadEnd> {
-        // Poisoned: the I/O thread has panicked, and every call is about to end.
-        let mut place = self.worker.lock().ok()?;
-        let worker = place.as_mut()?;
-        let led = catch_unwind(AssertUnwindSafe(|| span::outside(|| worker.lead(lead))));
-        led.unwrap_or_else(|_| {
-            // The I/O thread ends, and with it every call.
-            drop(catch_unwind(AssertUnwindSafe(|| *place = None)));
-            None
-        })
-    }
-
     /// Works until there is nothing to do. Returns the time until which it may sleep; `None` at the
     /// end.
     fn work(&self) -> Option<Instant> {
@@ -151,6 +138,14 @@ impl Threads for Loop {
     }
 
     fn lead(&self, _inner: &Inner, lead: Lead) -> Option<LeadEnd> {
-        self.drive_for(lead)
+        // Poisoned: the I/O thread has panicked, and every call is about to end.
+        let mut place = self.worker.lock().ok()?;
+        let worker = place.as_mut()?;
+        let led = catch_unwind(AssertUnwindSafe(|| span::outside(|| worker.lead(lead))));
+        led.unwrap_or_else(|_| {
+            // The I/O thread ends, and with it every call.
+            drop(catch_unwind(AssertUnwindSafe(|| *place = None)));
+            None
+        })
     }
 }

@@ -70,10 +70,10 @@ impl Table {
         Some(place)
     }
 
-    /// A caller blocks: `own` of the calls under way are its own. Returns whether it leads, as soon
-    /// as the I/O thread makes room. It does not lead while tasks wait. If other
-    /// threads have calls under way, it leads only if it spins: a leader that sleeps would hand them
-    /// their results no sooner than the I/O thread does.
+    /// A caller blocks: `own` of the calls under way are its own. Returns whether it is to lead, from
+    /// the moment when the I/O thread makes room. It does not lead while tasks wait. If other threads
+    /// have calls under way, it leads only if it spins: a leader that sleeps would hand them their
+    /// results no sooner than the I/O thread does.
     pub(super) const fn begin_lead(&mut self, own: usize) -> bool {
         let is_alone = self.calls.in_use() == own;
         let may_lead = is_alone || (self.sleeping.promotes && self.calls.tasks() == 0);

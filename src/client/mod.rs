@@ -84,7 +84,8 @@ use worker::Worker;
 /// Redlock for threads and tasks. Clone the client freely: all clones share one set of connections,
 /// and one I/O thread that keeps locks alive, reconnects, and serves tasks.
 ///
-/// Each method that asks the nodes returns a [`Call`], to block on or to await.
+/// Each method that asks the nodes returns a [`Call`], to block on or to await;
+/// [`connect`](Self::connect) and [`with_lock`](Self::with_lock) block.
 ///
 /// ```no_run
 /// use redbolt::{Client, Config};
@@ -111,11 +112,11 @@ use worker::Worker;
 /// # }
 /// ```
 ///
-/// # Waiters of one process
+/// # Waiters of one client
 ///
-/// Calls that wait for one key stand in a queue, first-in first-out, and only the first of them
-/// competes on the network. A thousand waiters cost the nodes no more than one. Each wait still
-/// ends at its own deadline. [`try_lock`](Self::try_lock) never waits.
+/// Calls that wait for one key stand in a queue of the client and its clones, first-in first-out.
+/// Only the first of them competes on the network. A thousand waiters cost the nodes no more than
+/// one. Each wait still ends at its own deadline. [`try_lock`](Self::try_lock) never waits.
 ///
 /// A guard that is dropped or unlocked hands its lease to the next waiter in the queue, without
 /// asking any node, if
@@ -130,26 +131,26 @@ use worker::Worker;
 /// - its caller dropped no [`extend`](Guard::extend) or [`detach`](Guard::detach) that was under
 ///   way;
 /// - the client handed it on fewer than [`Config::local_turns`] times in a row, and fewer than 8
-///   times if another process is known to wait: other processes get their chance.
+///   times if it knows that another client waits: other clients get their chance.
 ///
 /// Otherwise the client releases the lease, and the next waiter competes.
 ///
 /// # Costs
 ///
-/// If no other call is under way, a caller that blocks leads. It writes, waits at the sockets and
-/// reads in the place of the I/O thread until its call is done. It does so for the calls that come
-/// meanwhile, too. Then no thread has to wake another. The next leader reads the late answers of
-/// the nodes beyond the quorum; after 40 ms without calls, the I/O thread reads them.
+/// If no other call is under way, a caller that blocks drives the sockets itself: it writes, waits
+/// and reads in the place of the I/O thread until its call is done. It does so for the calls that
+/// come meanwhile, too. Then no thread has to wake another. The next caller that drives reads the
+/// late answers of the nodes beyond the quorum. After 40 ms without calls, the I/O thread reads them.
 ///
-/// Each other call costs two more switches between threads. The caller wakes the driving thread
+/// Each other call costs up to two more thread switches. The caller wakes the driving thread
 /// (a write to an eventfd, unless that thread is awake), and the driving thread wakes the caller.
 /// Calls made at the same time go out together, one write per node. The thread that drops a guard
 /// releases its lock, if no other thread drives.
 ///
-/// With [`IdleStrategy::Spin`] the leader polls without sleeping while its call lasts. Other
-/// callers that block sleep, and one of them leads next. The I/O thread, which sleeps, serves
-/// tasks. Once warm, the client allocates nothing for keys of up to 32 bytes. A longer key costs
-/// three allocations.
+/// With [`IdleStrategy::Spin`] the caller that drives polls without sleeping while its call lasts.
+/// Other callers that block sleep, and one of them drives next. The I/O thread, which sleeps, serves
+/// tasks. Once warm, a call for one key of up to 32 bytes, without slots, allocates nothing. A longer
+/// key costs three allocations.
 ///
 /// An executor's code ([`Waker`](std::task::Waker)) runs on the I/O thread, or on the thread that
 /// drops or unlocks a guard or gives a call up. It must not block. If it panics, its own task is
@@ -158,8 +159,8 @@ use worker::Worker;
 /// Use a client in one process. In the child of a fork its calls end as [`LockError::Closed`],
 /// also where a lock lingers, and dropping a guard releases nothing.
 ///
-/// Up to `in_flight_max` calls, waiting ones included, may be under way; one more fails at once
-/// with [`LockError::Full`].
+/// Up to `in_flight_max` calls may be under way, waiting ones included, and as many operations: one
+/// per key or slot. One more fails at once with [`LockError::Full`].
 ///
 /// # The end
 ///
@@ -284,7 +285,7 @@ impl Client {
     /// As [`try_lock`](Self::try_lock); the votes are those of the first key that was not won. A node
     /// that denies all keys by one command does not say which is held:
     /// [`Ballot::key`](crate::Ballot::key) is then `None`.
-    /// [`LockError::InvalidKeys`] for no key, more than 64, or a key that is there twice.
+    /// [`LockError::InvalidKeys`] for no key, more than 64, or a key that appears twice.
     /// [`LockError::Full`] if `in_flight_max` leaves no room for one operation per key and one more.
     pub fn try_lock_all<K: AsRef<[u8]>>(
         &self,
@@ -398,7 +399,7 @@ impl Client {
     /// # Errors
     ///
     /// As [`adopt`](Self::adopt). [`ExtendError::InvalidName`] also for no key, more than 64, or a
-    /// key that is there twice.
+    /// key that appears twice.
     pub fn adopt_all<K: AsRef<[u8]>, T: AsRef<[u8]>>(
         &self,
         locks: impl IntoIterator<Item = (K, T)>,
@@ -438,7 +439,8 @@ impl Client {
     }
 
     /// The notices about nodes since the last call, each once: see
-    /// [`Driver::notice`](crate::driver::Driver::notice). Asks no node.
+    /// [`Driver::notice`](crate::driver::Driver::notice). Asks no node. Empty where
+    /// [`nodes`](Self::nodes) is.
     pub fn notices(&self) -> Call<'static, Vec<Notice>> {
         let look = |driver: &mut Driver| {
             CallResult::Notices(std::iter::from_fn(|| driver.notice()).collect())
@@ -447,7 +449,8 @@ impl Client {
     }
 
     /// The id with which the tokens of this client begin, and the settings that all clients of the
-    /// same locks must share. `None` once the client is shut down. Asks no node.
+    /// same locks must share. Asks no node. `None` where
+    /// [`nodes`](Self::nodes) is empty.
     pub fn identity(&self) -> Call<'static, Option<(ClientId, Agreement)>> {
         let look = |driver: &mut Driver| {
             let (id, agreement) = driver.identity();
@@ -457,7 +460,8 @@ impl Client {
     }
 
     /// How many leases the calls of this client got, for each way of getting one. Leases that one caller
-    /// of this process handed to the next do not count. Asks no node.
+    /// of this client handed to the next do not count. Asks no node. Zeros where
+    /// [`nodes`](Self::nodes) is empty.
     #[cfg(feature = "metrics")]
     pub fn lease_counts(&self) -> Call<'static, LeaseCounts> {
         self.call(
@@ -537,8 +541,8 @@ impl Client {
 
     /// Ends the client and all its clones. No further call begins, and calls under way end with an
     /// error. The I/O thread sends the releases that it owes and waits at most `limit` for the
-    /// answers. Returns how many releases it still owes; their keys end with their TTL, and so do
-    /// the keys of guards that still live.
+    /// answers. Returns the number of unconfirmed releases, one per key and node. Their keys end with
+    /// their TTL, and so do the keys of guards that still live.
     pub fn shutdown(&self, limit: Duration) -> Call<'static, usize> {
         self.call(CallRequest::Shutdown { limit }, request::owed)
     }

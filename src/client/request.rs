@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::calls::Taken;
-use super::calls::{CallKind, CallResult, Listener};
+use super::calls::{CallKind, CallResult, Listener, Taken};
 use super::counting::CountedCall;
 use super::held::Held;
+use super::indices::QueueIndex;
 use super::inner::{Caller, Owner};
 use super::pending::PendingCall;
 use super::span::CallSpan;
@@ -54,6 +54,15 @@ pub(super) enum CallRequest<'a> {
     },
     /// The call has this result without asking anything.
     Ended(Option<CallResult>),
+}
+
+/// A request whose result has come.
+pub(super) struct Done<'r, 'a> {
+    pub(super) request: &'r mut CallRequest<'a>,
+    pub(super) owner: &'r Arc<Owner>,
+    pub(super) reply: CallResult,
+    /// The queue of its key.
+    pub(super) queue: Option<QueueIndex>,
 }
 
 /// A lock that a caller asks for.
@@ -145,13 +154,13 @@ impl CallRequest<'_> {
             }
             Self::Extend { held, ttl } => {
                 let Some(lease) = held.id() else { return Err(ended(CallKind::Extend)) };
-                let task = Task::Extend { queue: held.queue(), lease, ttl: *ttl };
-                begin(owner, caller, CallKind::Extend, task).inspect(|_| held.set_busy(true))
+                let task = Task::Extend { queue: held.queue, lease, ttl: *ttl };
+                begin(owner, caller, CallKind::Extend, task).inspect(|_| held.is_busy = true)
             }
             Self::Detach { held } => {
                 let Some(lease) = held.id() else { return Err(ended(CallKind::Detach)) };
                 let task = Task::Detach { lease };
-                begin(owner, caller, CallKind::Detach, task).inspect(|_| held.set_busy(true))
+                begin(owner, caller, CallKind::Detach, task).inspect(|_| held.is_busy = true)
             }
             Self::Unlock(held) => held
                 .take()
@@ -212,13 +221,13 @@ fn begin(
         .map_err(|refused| (CallResult::refused(kind, refused), None))
 }
 
-/// The lease goes to the next waiter of this process, or is released.
+/// The lease goes to the next waiter of this client, or lingers. Otherwise the client releases it.
 fn unlock(mut held: Held, caller: Caller) -> Result<PendingCall, Taken> {
-    let (queue, may_pass) = (held.queue(), held.may_pass());
+    let (queue, may_pass) = (held.queue, held.may_pass());
     let Some(lease) = held.take_lease() else { return Err(ended(CallKind::Unlock)) };
     let mut span = CallSpan::current();
     let mut next = Listener::None;
-    let begun = PendingCall::begin(held.owner(), caller, |table| {
+    let begun = PendingCall::begin(&held.owner, caller, |table| {
         let lease = match table.pass_on_if(may_pass, queue, lease, now) {
             Ok(listener) => {
                 next = listener;
@@ -240,20 +249,16 @@ fn ended(kind: CallKind) -> Taken {
 // ---- how results are made ----
 
 /// A lease that a call has won. Its remaining time is checked again here.
-pub(super) fn locked(
-    request: &mut CallRequest<'_>,
-    owner: &Arc<Owner>,
-    (reply, queue): Taken,
-) -> Option<Result<Held, LockError>> {
-    let CallResult::Lock(result) = reply else { return Some(Err(LockError::Closed)) };
-    let CallRequest::Lock(asked) = request else {
+pub(super) fn locked(done: Done<'_, '_>) -> Option<Result<Held, LockError>> {
+    let CallResult::Lock(result) = done.reply else { return Some(Err(LockError::Closed)) };
+    let CallRequest::Lock(asked) = done.request else {
         return Some(Err(result.err().unwrap_or(LockError::Closed)));
     };
     let result = result.and_then(|lease| {
-        let held =
-            Held::new(lease, Arc::clone(owner), queue.ok_or(LockError::Closed)?, asked.options.ttl);
+        let queue = done.queue.ok_or(LockError::Closed)?;
+        let held = Held::new(lease, Arc::clone(done.owner), queue, asked.options.ttl);
         let min_validity = asked.options.min_validity;
-        owner.inner.rules.check_lease(held.remaining(), min_validity, held.votes())?;
+        done.owner.inner.rules.check_lease(held.remaining(), min_validity, held.votes())?;
         Ok(held)
     });
     if let Some(counted) = asked.counted.take() {
@@ -263,85 +268,61 @@ pub(super) fn locked(
     Some(result)
 }
 
-pub(super) fn extended(
-    request: &mut CallRequest<'_>,
-    _owner: &Arc<Owner>,
-    (reply, _): Taken,
-) -> Option<Result<(), ExtendError>> {
-    if let CallRequest::Extend { held, .. } = request {
-        held.set_busy(false);
+pub(super) fn extended(done: Done<'_, '_>) -> Option<Result<(), ExtendError>> {
+    if let CallRequest::Extend { held, .. } = done.request {
+        held.is_busy = false;
     }
-    Some(if let CallResult::Extend(result) = reply { result } else { Err(ExtendError::Closed) })
+    let CallResult::Extend(result) = done.reply else { return Some(Err(ExtendError::Closed)) };
+    Some(result)
 }
 
-/// As [`extended`], but an error that does not end the lock is no error.
-pub(super) fn kept(
-    request: &mut CallRequest<'_>,
-    owner: &Arc<Owner>,
-    taken: Taken,
-) -> Option<Result<(), ExtendError>> {
-    let result = extended(request, owner, taken)?;
-    let is_valid = matches!(request, CallRequest::Extend { held, .. } if held.is_valid());
-    Some(match result {
+/// As [`extended`], but a missed quorum counts as success while the lock is held.
+pub(super) fn kept(done: Done<'_, '_>) -> Option<Result<(), ExtendError>> {
+    let is_valid = matches!(&done.request, CallRequest::Extend { held, .. } if held.is_valid());
+    Some(match extended(done)? {
         // Busy: the engine keeps the lease alive, and an extension is under way.
         Err(ExtendError::NoQuorum(_) | ExtendError::Busy) if is_valid => Ok(()),
         result => result,
     })
 }
 
-pub(super) fn detached(
-    request: &mut CallRequest<'_>,
-    _owner: &Arc<Owner>,
-    (reply, _): Taken,
-) -> Option<Result<LockToken, DetachError>> {
-    let (CallRequest::Detach { held }, CallResult::Detach(result)) = (request, reply) else {
+pub(super) fn detached(done: Done<'_, '_>) -> Option<Result<LockToken, DetachError>> {
+    let (CallRequest::Detach { held }, CallResult::Detach(result)) = (done.request, done.reply)
+    else {
         return Some(Err(DetachError::Closed));
     };
-    held.set_busy(false);
+    held.is_busy = false;
     Some(result.and_then(|()| held.give_away().ok_or(DetachError::Closed)))
 }
 
-pub(super) fn unlocked(
-    _request: &mut CallRequest<'_>,
-    _owner: &Arc<Owner>,
-    (reply, _): Taken,
-) -> Option<Result<Unlocked, UnlockError>> {
-    Some(if let CallResult::Unlock(result) = reply { result } else { Err(UnlockError::Closed) })
+pub(super) fn unlocked(done: Done<'_, '_>) -> Option<Result<Unlocked, UnlockError>> {
+    let CallResult::Unlock(result) = done.reply else { return Some(Err(UnlockError::Closed)) };
+    Some(result)
 }
 
-pub(super) fn adopted(
-    request: &CallRequest<'_>,
-    owner: &Arc<Owner>,
-    taken: Taken,
-) -> Option<Result<Held, ExtendError>> {
-    let (CallRequest::Adopt { options, .. }, (CallResult::Adopt(result), queue)) = (request, taken)
+/// A lease that a call has taken over.
+pub(super) fn adopted(done: Done<'_, '_>) -> Option<Result<Held, ExtendError>> {
+    let (CallRequest::Adopt { options, .. }, CallResult::Adopt(result)) =
+        (done.request, done.reply)
     else {
         return Some(Err(ExtendError::Closed));
     };
     Some(result.and_then(|lease| {
-        let queue = queue.ok_or(ExtendError::Closed)?;
+        let queue = done.queue.ok_or(ExtendError::Closed)?;
         // The caller knows the token, so the client does not hand the lease on to another call.
         let _seen = lease.token();
-        let held = Held::new(lease, Arc::clone(owner), queue, options.ttl);
+        let held = Held::new(lease, Arc::clone(done.owner), queue, options.ttl);
         if held.is_valid() { Ok(held) } else { Err(ExtendError::Expired) }
     }))
 }
 
-pub(super) fn answered(
-    _request: &mut CallRequest<'_>,
-    _owner: &Arc<Owner>,
-    (reply, _): Taken,
-) -> Option<Result<Vec<NodeAnswers>, LockError>> {
-    Some(if let CallResult::Answers(result) = reply { result } else { Err(LockError::Closed) })
+pub(super) fn answered(done: Done<'_, '_>) -> Option<Result<Vec<NodeAnswers>, LockError>> {
+    Some(if let CallResult::Answers(result) = done.reply { result } else { Err(LockError::Closed) })
 }
 
-pub(super) fn led(
-    request: &mut CallRequest<'_>,
-    owner: &Arc<Owner>,
-    taken: Taken,
-) -> Option<Result<Led, LockError>> {
-    let answers = answered(request, owner, taken)?;
-    Some(answers.map(|answers| {
+pub(super) fn led(done: Done<'_, '_>) -> Option<Result<Led, LockError>> {
+    let owner = done.owner;
+    Some(answered(done)?.map(|answers| {
         Led::read(&answers, 0, |nodes| {
             owner.inner.rules.lists().electorate.among_others().has_quorum(nodes)
         })
@@ -349,12 +330,9 @@ pub(super) fn led(
 }
 
 /// The next change. Until there is one, the observer asks the nodes again.
-pub(super) fn observed(
-    request: &mut CallRequest<'_>,
-    owner: &Arc<Owner>,
-    taken: Taken,
-) -> Option<Result<Led, LockError>> {
-    let seen = match led(request, owner, taken)? {
+pub(super) fn observed(done: Done<'_, '_>) -> Option<Result<Led, LockError>> {
+    let Done { request, owner, reply, queue } = done;
+    let seen = match led(Done { request: &mut *request, owner, reply, queue })? {
         Ok(seen) => seen,
         Err(error) => return Some(Err(error)),
     };
@@ -363,64 +341,37 @@ pub(super) fn observed(
     sighting.take(seen).map(Ok)
 }
 
-pub(super) fn ready(
-    _request: &mut CallRequest<'_>,
-    _owner: &Arc<Owner>,
-    (reply, _): Taken,
-) -> Option<Result<(), ConnectError>> {
-    let CallResult::Connect(result) = reply else {
+pub(super) fn ready(done: Done<'_, '_>) -> Option<Result<(), ConnectError>> {
+    let CallResult::Connect(result) = done.reply else {
         return Some(Err(super::refused::Refused::Closed.into()));
     };
     Some(result)
 }
 
-pub(super) fn nodes(
-    _request: &mut CallRequest<'_>,
-    _owner: &Arc<Owner>,
-    (reply, _): Taken,
-) -> Option<Vec<NodeHealth>> {
-    Some(if let CallResult::Nodes(nodes) = reply { nodes } else { Vec::new() })
+pub(super) fn nodes(done: Done<'_, '_>) -> Option<Vec<NodeHealth>> {
+    Some(if let CallResult::Nodes(nodes) = done.reply { nodes } else { Vec::new() })
 }
 
-pub(super) fn notices(
-    _request: &mut CallRequest<'_>,
-    _owner: &Arc<Owner>,
-    (reply, _): Taken,
-) -> Option<Vec<Notice>> {
-    Some(if let CallResult::Notices(notices) = reply { notices } else { Vec::new() })
+pub(super) fn notices(done: Done<'_, '_>) -> Option<Vec<Notice>> {
+    Some(if let CallResult::Notices(notices) = done.reply { notices } else { Vec::new() })
 }
 
-pub(super) fn identity(
-    _request: &mut CallRequest<'_>,
-    _owner: &Arc<Owner>,
-    (reply, _): Taken,
-) -> Option<Option<(ClientId, Agreement)>> {
-    Some(if let CallResult::Identity(id, agreement) = reply { Some((id, agreement)) } else { None })
+pub(super) fn identity(done: Done<'_, '_>) -> Option<Option<(ClientId, Agreement)>> {
+    let CallResult::Identity(id, agreement) = done.reply else { return Some(None) };
+    Some(Some((id, agreement)))
 }
 
 #[cfg(feature = "metrics")]
-pub(super) fn leases(
-    _request: &mut CallRequest<'_>,
-    _owner: &Arc<Owner>,
-    (reply, _): Taken,
-) -> Option<LeaseCounts> {
-    Some(if let CallResult::Leases(counts) = reply { counts } else { LeaseCounts::default() })
+pub(super) fn leases(done: Done<'_, '_>) -> Option<LeaseCounts> {
+    Some(if let CallResult::Leases(counts) = done.reply { counts } else { LeaseCounts::default() })
 }
 
-pub(super) fn lost(
-    _request: &mut CallRequest<'_>,
-    _owner: &Arc<Owner>,
-    _taken: Taken,
-) -> Option<()> {
+pub(super) fn lost(_done: Done<'_, '_>) -> Option<()> {
     Some(())
 }
 
-pub(super) fn owed(
-    _request: &mut CallRequest<'_>,
-    _owner: &Arc<Owner>,
-    (reply, _): Taken,
-) -> Option<usize> {
-    Some(if let CallResult::Shutdown(owed) = reply { owed } else { 0 })
+pub(super) fn owed(done: Done<'_, '_>) -> Option<usize> {
+    Some(if let CallResult::Shutdown(owed) = done.reply { owed } else { 0 })
 }
 
 impl fmt::Debug for CallRequest<'_> {

@@ -80,8 +80,8 @@ impl Rules {
         self.prefix.wire_key(key).map(Into::into)
     }
 
-    /// Refuses at once a call that every node would refuse, so that a waiting call does not find
-    /// out late.
+    /// Refuses at once a call that the engine would refuse. Otherwise a queued call would learn of it
+    /// only at its turn.
     pub(super) fn check(&self, key: &[u8], options: &LockOptions) -> Result<(), LockError> {
         let ttl_ms = u64::try_from(options.ttl.as_millis()).unwrap_or(u64::MAX);
         let (least, most) = (self.least_ttl, self.most_ttl);

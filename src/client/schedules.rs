@@ -585,7 +585,7 @@ fn a_lease_goes_to_the_call_that_waits() {
 
 #[test]
 pub(super) fn a_lease_on_which_a_call_works_is_not_handed_on() {
-    is_handed_on(false, LONG, |guard| guard.held.set_busy(true));
+    is_handed_on(false, LONG, |guard| guard.held.is_busy = true);
 }
 
 #[test]

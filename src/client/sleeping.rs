@@ -21,9 +21,9 @@ use crate::rules;
 use crate::time::Instant;
 
 /// The I/O thread leaves the sockets to the callers until none has led for this long. Until then
-/// the next leader reads the late answers of the nodes beyond the quorum. Each look wakes a thread
-/// beside the leaders, so looks are far fewer than calls. They come sooner than the default
-/// `node_timeout`: else each lead would wake the thread for its late answers, which are due then.
+/// the next leader reads the late answers of the nodes beyond the quorum. Each look wakes the I/O
+/// thread, so it looks far less often than callers call. It looks sooner than the default
+/// `node_timeout`: otherwise each lead would wake it for late answers, which are due then.
 pub(super) const LOOKS_AFTER: Duration = Duration::from_millis(40);
 
 /// Where a thread sleeps.
@@ -48,7 +48,7 @@ pub(super) enum IoThread {
 
 #[derive(Debug)]
 pub(super) struct Sleeping {
-    /// Callers that block lead one after another, also beside others: the leader spins.
+    /// A leader spins. So callers that block lead one after another, also while other callers wait.
     pub(super) promotes: bool,
     /// A caller leads, or waits for the I/O thread to make room.
     pub(super) is_led: bool,

@@ -1,14 +1,11 @@
 //! Results of operations, as the owner of a driver sees them.
 
 use super::core::Driver;
-use super::lease::{Lease, LockedKey};
-use crate::engine::{Engine, Event, LeaseId, LostCause, OpId};
+use super::lease::Lease;
+use crate::engine::{Event, LostCause, OpId};
 use crate::error::{ExtendError, LockError, UnlockError, Unlocked};
-use crate::key::Key;
 use crate::query::NodeAnswers;
 use crate::time::Instant;
-
-use std::num::NonZeroU64;
 
 /// An operation that has ended.
 #[derive(Debug)]
@@ -42,41 +39,29 @@ pub enum Outcome {
     Query(Vec<NodeAnswers>),
 }
 
-/// What a lease of several keys holds beside its first key.
-pub(crate) fn rest_of(engine: &Engine, lease: LeaseId) -> Box<[LockedKey]> {
-    let more = engine.more_names(lease).map(|(key, token, fence)| LockedKey {
-        key: Key::from_slice(key),
-        token: token.clone(),
-        fence: fence.and_then(NonZeroU64::new),
-    });
-    more.collect()
-}
-
 impl Driver {
     /// Turns an event of the engine into a completion for the caller.
     pub(super) fn complete(&mut self, event: Event) -> Completion {
         match event {
             Event::Lock { op, result } => {
-                let result = match result {
-                    Ok(id) => self.make_lease(id).ok_or(LockError::Cancelled),
-                    Err(error) => Err(error),
-                };
+                let result = result.and_then(|id| {
+                    self.pool.lease_of(&mut self.engine, id).ok_or(LockError::Cancelled)
+                });
                 Completion { id: op, result: Outcome::Lock(result) }
             }
             Event::Adopt { op, result } => {
-                let result = match result {
-                    Ok(id) => self.make_lease(id).ok_or(ExtendError::NotOurs),
-                    Err(error) => Err(error),
-                };
+                let result = result.and_then(|id| {
+                    self.pool.lease_of(&mut self.engine, id).ok_or(ExtendError::NotOurs)
+                });
                 Completion { id: op, result: Outcome::Adopt(result) }
             }
             Event::Extend { op, lease, result } => {
-                self.copy_deadline(lease);
+                self.pool.copy_deadline(&self.engine, lease);
                 Completion { id: op, result: Outcome::Extend(result) }
             }
             Event::Unlock { op, result } => Completion { id: op, result: Outcome::Unlock(result) },
             Event::Lost { op, lease, cause } => {
-                self.copy_deadline(lease);
+                self.pool.copy_deadline(&self.engine, lease);
                 Completion { id: op, result: Outcome::Lost(cause) }
             }
             Event::Query { op, answers } => Completion { id: op, result: Outcome::Query(answers) },
@@ -94,30 +79,10 @@ impl Driver {
         });
     }
 
-    fn make_lease(&mut self, id: LeaseId) -> Option<Lease> {
-        let (key, token) = self.engine.held_name(id)?;
-        let deadline = self.engine.deadline(id)?;
-        let (votes, fence) = (self.engine.votes(id), self.engine.fence(id));
-        let rest = rest_of(&self.engine, id);
-        let (lease, place) = self.pool.make(id, (key, token, fence), rest, deadline, votes);
-        self.engine.set_word(id, place);
-        Some(lease)
-    }
-
-    /// Copies the engine's deadline to the lease.
-    pub(super) fn copy_deadline(&mut self, id: LeaseId) {
-        if let (Some(place), Some(deadline)) = (self.engine.word(id), self.engine.deadline(id)) {
-            self.pool.set_deadline(place, id, deadline);
-            if self.engine.is_lost(id) {
-                self.pool.set_lost(place, id);
-            }
-        }
-    }
-
     /// Copies the changes that the engine made by itself to the leases.
     pub(super) fn copy_changes(&mut self) {
         while let Some(id) = self.engine.poll_change() {
-            self.copy_deadline(id);
+            self.pool.copy_deadline(&self.engine, id);
         }
     }
 

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::clock;
-use crate::engine::LeaseId;
+use crate::engine::{Engine, LeaseId};
 use crate::key::{self, Key};
 use crate::quorum::NodeMask;
 use crate::time::Instant;
@@ -57,9 +57,9 @@ pub(crate) struct LeaseState {
 
 /// A key of a lease that holds several.
 pub(crate) struct LockedKey {
-    pub(crate) key: Key,
-    pub(crate) token: TokenBytes,
-    pub(crate) fence: Option<NonZeroU64>,
+    key: Key,
+    token: TokenBytes,
+    fence: Option<NonZeroU64>,
 }
 
 /// The list of dropped leases: a stack whose owner always takes all of it.
@@ -247,6 +247,21 @@ impl LeasePool {
         }
     }
 
+    /// Makes a lease as the engine has it, and notes its place there. `None` if it is not held.
+    pub(crate) fn lease_of(&mut self, engine: &mut Engine, id: LeaseId) -> Option<Lease> {
+        let (key, token) = engine.held_name(id)?;
+        let deadline = engine.deadline(id)?;
+        let (votes, fence) = (engine.votes(id), engine.fence(id));
+        let rest = engine.more_names(id).map(|(key, token, fence)| LockedKey {
+            key: Key::from_slice(key),
+            token: token.clone(),
+            fence: fence.and_then(NonZeroU64::new),
+        });
+        let (lease, place) = self.make(id, (key, token, fence), rest.collect(), deadline, votes);
+        engine.set_word(id, place);
+        Some(lease)
+    }
+
     /// Makes a lease. Returns it and the place of its state.
     pub(crate) fn make(
         &mut self,
@@ -272,7 +287,7 @@ impl LeasePool {
             *state.is_lost.get_mut() = false;
             *state.is_token_seen.get_mut() = false;
             *state.is_reclaimed.get_mut() = false;
-            return (Lease { state: Arc::clone(arc) }, state_place(place));
+            return (Lease { state: Arc::clone(arc) }, place.unwrap_or(END));
         }
         // No state is free, or another thread is still letting go of this one.
         let place = place.unwrap_or_else(|| u32::try_from(self.states.len()).unwrap_or(END));
@@ -320,9 +335,14 @@ impl LeasePool {
         }
     }
 
-    pub(crate) fn set_deadline(&self, place: u32, id: LeaseId, deadline: Instant) {
+    /// Copies the engine's deadline to the lease, and whether the lease is lost.
+    pub(crate) fn copy_deadline(&mut self, engine: &Engine, id: LeaseId) {
+        let (Some(place), Some(deadline)) = (engine.word(id), engine.deadline(id)) else { return };
         if let Some(state) = self.states.get(place as usize).filter(|state| state.id == id) {
             state.deadline.store(deadline.as_nanos(), Ordering::Release);
+        }
+        if engine.is_lost(id) {
+            self.set_lost(place, id);
         }
     }
 
@@ -337,8 +357,4 @@ impl LeasePool {
             state.votes.store(votes.bits(), Ordering::Relaxed);
         }
     }
-}
-
-fn state_place(place: Option<u32>) -> u32 {
-    place.unwrap_or(END)
 }

@@ -45,12 +45,9 @@ use mio::event::Event as Readiness;
 use mio::{Events, Poll, Registry};
 
 pub use self::core::Driver;
-#[cfg(feature = "sim")]
-pub(crate) use completion::rest_of;
 pub use completion::{Completion, Outcome};
 pub(crate) use connecting::Connecting;
-pub(crate) use lease::Lease;
-pub(crate) use lease::LeasePool;
+pub(crate) use lease::{Lease, LeasePool};
 pub use mio;
 pub(crate) use poller::Poller;
 
@@ -239,7 +236,7 @@ impl Driver {
     /// As [`extend`](Self::extend), for a lease of this driver of which the caller has only the id.
     pub(crate) fn extend_id(&mut self, lease: LeaseId, ttl: Duration) -> Result<OpId, ExtendError> {
         let op = self.engine.extend(lease, ttl, clock::now());
-        self.copy_deadline(lease);
+        self.pool.copy_deadline(&self.engine, lease);
         op
     }
 
@@ -348,10 +345,6 @@ impl Driver {
     /// driver releases every key that the call may have written.
     pub fn cancel(&mut self, op: OpId) {
         self.engine.cancel(op, clock::now());
-    }
-
-    pub(crate) fn cancel_all(&mut self) {
-        self.engine.cancel_all(clock::now());
     }
 
     /// The next result. The engine checks a lease's remaining time again just before you get it.

@@ -33,7 +33,7 @@ impl Driver {
     /// Gives up all operations under way. The caller can still take the results; none is a lock.
     pub(crate) fn give_up(&mut self) {
         self.engine.begin_close();
-        self.cancel_all();
+        self.engine.cancel_all(clock::now());
     }
 
     /// As [`give_up`](Self::give_up), and drops the results, because no caller is left to take

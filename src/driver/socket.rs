@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::time::Duration;
 
+use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
 use socket2::{SockRef, TcpKeepalive};
@@ -85,12 +86,7 @@ impl Socket {
 
     /// Registers the socket for writing too: it becomes writable when the connection is made.
     pub(super) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
-        match self {
-            Self::Tcp(stream) => registry.register(stream, token, BOTH),
-            Self::Unix(stream) => registry.register(stream, token, BOTH),
-            #[cfg(feature = "tls")]
-            Self::Tls(stream) => registry.register(&mut stream.tcp, token, BOTH),
-        }
+        registry.register(self.source(), token, BOTH)
     }
 
     /// Turns events for writing on or off. A unix socket that is watched for writing wakes its
@@ -102,24 +98,27 @@ impl Socket {
         is_wanted: bool,
     ) -> io::Result<()> {
         let interests = if is_wanted { BOTH } else { Interest::READABLE };
-        match self {
-            Self::Tcp(stream) => registry.reregister(stream, token, interests),
-            Self::Unix(stream) => registry.reregister(stream, token, interests),
-            #[cfg(feature = "tls")]
-            Self::Tls(stream) => registry.reregister(&mut stream.tcp, token, interests),
-        }
+        registry.reregister(self.source(), token, interests)
     }
 
     pub(super) fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
+        registry.deregister(self.source())
+    }
+
+    fn source(&mut self) -> &mut dyn Source {
         match self {
-            Self::Tcp(stream) => registry.deregister(stream),
-            Self::Unix(stream) => registry.deregister(stream),
+            Self::Tcp(stream) => stream,
+            Self::Unix(stream) => stream,
             #[cfg(feature = "tls")]
-            Self::Tls(stream) => registry.deregister(&mut stream.tcp),
+            Self::Tls(stream) => &mut stream.tcp,
         }
     }
 
     /// Whether the connection is made, including its TLS handshake; `None` while that is under way.
+    #[cfg_attr(
+        not(feature = "tls"),
+        expect(clippy::needless_pass_by_ref_mut, reason = "a TLS handshake goes on here")
+    )]
     pub(super) fn finish_connect(&mut self) -> Option<io::Result<()>> {
         #[cfg(feature = "tls")]
         if let Self::Tls(stream) = self
@@ -127,19 +126,14 @@ impl Socket {
         {
             return shaken(stream);
         }
-        let error = match self {
-            Self::Tcp(stream) => stream.take_error(),
-            Self::Unix(stream) => stream.take_error(),
-            #[cfg(feature = "tls")]
-            Self::Tls(stream) => stream.tcp.take_error(),
-        };
-        if let Some(error) = error.transpose() {
+        let socket = SockRef::from(&*self);
+        if let Some(error) = socket.take_error().transpose() {
             return Some(error.and_then(Err));
         }
-        match self.peer() {
+        match socket.peer_addr() {
             Err(error) if error.kind() == io::ErrorKind::NotConnected => return None,
             Err(error) => return Some(Err(error)),
-            Ok(()) => {}
+            Ok(_) => {}
         }
         match self {
             Self::Tcp(_) | Self::Unix(_) => Some(Ok(())),
@@ -152,15 +146,6 @@ impl Socket {
     #[cfg(feature = "tls")]
     pub(super) const fn is_securing(&self) -> bool {
         matches!(self, Self::Tls(stream) if stream.is_begun())
-    }
-
-    fn peer(&self) -> io::Result<()> {
-        match self {
-            Self::Tcp(stream) => stream.peer_addr().map(drop),
-            Self::Unix(stream) => stream.peer_addr().map(drop),
-            #[cfg(feature = "tls")]
-            Self::Tls(stream) => stream.tcp.peer_addr().map(drop),
-        }
     }
 
     #[inline]

@@ -565,7 +565,7 @@ impl Engine {
 
     /// From now on the engine draws tokens from fresh randomness; the client's id stays.
     pub(crate) fn reseed(&mut self, seed: [u8; 32]) {
-        self.locks.reseed(seed)
+        self.locks.random = Generator::from_seed(seed);
     }
 
     /// The client is about to wait for the nodes to which it owes releases. Each of them that is

@@ -6,7 +6,7 @@ use super::locks::steps::TokenState;
 use super::nodes::Everyday;
 use crate::command::Answer;
 use crate::error::Cause;
-use crate::node::{Answered, Node, Now, Request, Step};
+use crate::node::{Node, Now, Pending, Request, Step};
 use crate::quorum::NodeId;
 use crate::rules;
 use crate::slab::SlotIndex;
@@ -112,12 +112,10 @@ impl Engine {
             }
             match step {
                 Ok(Step::Idle) => break,
-                Ok(Step::Answered(answered)) => self.answered(id, answered, now),
+                Ok(Step::Answered(pending, answer)) => self.answered(id, pending, answer, now),
                 Ok(Step::Query(pending)) => self.locks.query_answered(id, pending, now),
                 Ok(Step::Greeted) => self.greeted(id, now),
-                Ok(Step::Waited(pending)) => {
-                    self.waited(id, pending, now);
-                }
+                Ok(Step::Waited(pending)) => self.waited(id, pending, now),
                 Ok(Step::Message) => self.message(id, now),
                 Err(cause) => {
                     self.drop_connection(id, cause, now);
@@ -128,8 +126,7 @@ impl Engine {
         self.refresh(id, now);
     }
 
-    fn answered(&mut self, id: NodeId, answered: Answered, now: Now) {
-        let Answered { pending, answer } = answered;
+    fn answered(&mut self, id: NodeId, pending: Pending, answer: Answer, now: Now) {
         match pending.request {
             Request::Set(slot) => {
                 self.set_answered(id, slot, answer, now);
@@ -223,7 +220,7 @@ impl Engine {
                     let failed = self.locks.raise_lost(id, slot);
                     self.follow(failed, now);
                 }
-                Request::Release { slot, .. } => self.locks.release_lost(id, slot, now),
+                Request::Release { slot, .. } => self.locks.owe(id, slot, now),
                 Request::Transfer(slot) => {
                     self.transfer_lost(id, slot, now);
                 }

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use super::core::Engine;
+use super::happenings::Happening;
 #[cfg(feature = "metrics")]
 use super::happenings::series::Series;
 #[cfg(feature = "metrics")]
@@ -38,7 +39,8 @@ impl Engine {
     /// The state of each node at `now`.
     #[must_use]
     pub fn nodes(&self, now: Instant) -> Vec<NodeHealth> {
-        self.locks.nodes(now)
+        let every = self.locks.nodes.every().into_iter();
+        every.filter_map(|id| self.locks.health(id, now)).collect()
     }
 
     /// Whether a quorum may vote now.
@@ -153,13 +155,15 @@ impl Engine {
 
     /// Stores a word of the caller with a lease.
     pub(crate) fn set_word(&mut self, lease: LeaseId, word: u32) {
-        self.locks.set_word(lease, word)
+        if self.locks.slots.held(lease).is_some() {
+            self.locks.slots.at_mut(lease.slot).word = word;
+        }
     }
 
     /// The word stored with a lease.
     #[must_use]
     pub(crate) fn word(&self, lease: LeaseId) -> Option<u32> {
-        self.locks.word(lease)
+        self.locks.slots.held(lease).map(|slot| slot.word)
     }
 
     /// How many operations are under way, or have ended and not been reported yet.
@@ -184,20 +188,31 @@ impl Engine {
     /// `until`.
     #[must_use]
     pub(crate) fn releases_open(&self, until: Instant) -> usize {
-        self.locks.releases_open(until)
+        let nodes = self.locks.nodes.iter();
+        let reachable = nodes.filter(|node| node.is_greeted() || node.is_on_the_way());
+        let open = reachable.map(|node| {
+            let due = if node.is_stalled() { 0 } else { node.debts.due_by(until) };
+            node.releases_unanswered() + due
+        });
+        open.sum()
     }
 
     /// How many releases are owed or unanswered at `now`, over all nodes, even unreachable ones.
     /// Each is one key at one node; the key lives until the release is done or its TTL ends.
     #[must_use]
     pub fn releases_owed(&self, now: Instant) -> usize {
-        self.locks.releases_owed(now)
+        self.locks.nodes.iter().map(|node| node.releases_owed(now)).sum()
     }
 
     /// The client ends: reports the nodes to which it owes releases, or whose answers it will not
     /// read.
     pub(crate) fn note_left(&mut self, now: Instant) {
-        self.locks.note_left(now)
+        for id in self.locks.nodes.every() {
+            let count = self.locks.nodes.at(id).releases_owed(now);
+            if count > 0 {
+                self.locks.observe(Happening::DebtsLeft { node: id, count });
+            }
+        }
     }
 
     /// The key as the nodes know it.

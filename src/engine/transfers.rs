@@ -68,7 +68,7 @@ impl Engine {
     /// The connection ended before the script was answered.
     pub(super) fn transfer_lost(&mut self, id: NodeId, slot_index: SlotIndex, now: Now) {
         if rules::is_script_owed(true) {
-            self.locks.release_lost(id, slot_index, now);
+            self.locks.owe(id, slot_index, now);
         }
         self.tell_waiting(now, |waiting, view| {
             waiting.transfer_answered(slot_index, id, false, view);

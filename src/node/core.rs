@@ -9,9 +9,9 @@ use super::backoff::Backoff;
 use super::channel::Channel;
 use super::debt::Debts;
 use super::greeting::{Facts, Login};
-use super::pending::{Pending, PendingQueue};
+use super::pending::{Pending, PendingQueue, Request};
 use super::reading::Reading;
-use super::state::{Now, Room, Shown, State, Timeouts, Wish};
+use super::state::{NodeState, Now, Room, State, Timeouts, Wish};
 use super::trouble::Trouble;
 use crate::command::Dialect;
 #[cfg(feature = "metrics")]
@@ -123,16 +123,16 @@ impl Node {
         self.is_changed = false;
     }
 
-    /// The state of the conversation, as people see it.
-    pub(crate) const fn shown(&self) -> Shown {
+    /// The state of the conversation, as people see it. A quarantine has so much time left.
+    pub(crate) const fn shown(&self, left: Duration) -> NodeState {
         match self.state {
-            State::Disconnected { .. } => Shown::Disconnected,
-            State::Connecting { .. } => Shown::Connecting,
-            State::Greeting { .. } => Shown::Greeting,
-            State::Admitted { .. } if self.is_stalled() => Shown::Stalled,
-            State::Admitted { .. } => Shown::Admitted,
-            State::Quarantined { .. } => Shown::Quarantined,
-            State::Refused { .. } => Shown::Refused,
+            State::Disconnected { .. } => NodeState::Disconnected,
+            State::Connecting { .. } => NodeState::Connecting,
+            State::Greeting { .. } => NodeState::Greeting,
+            State::Admitted { .. } if self.is_stalled() => NodeState::Stalled,
+            State::Admitted { .. } => NodeState::Admitted,
+            State::Quarantined { .. } => NodeState::Quarantined(left),
+            State::Refused { .. } => NodeState::Refused,
         }
     }
 
@@ -267,6 +267,19 @@ impl Node {
     /// The answers that the client awaits.
     pub(crate) fn pending(&self) -> impl Iterator<Item = &Pending> {
         self.pending.iter()
+    }
+
+    /// How many releases were written to the node and are unanswered.
+    pub(crate) fn releases_unanswered(&self) -> usize {
+        let is_release = |request| {
+            matches!(request, Request::Release { .. } | Request::Debt { .. } | Request::Transfer(_))
+        };
+        self.pending().filter(|pending| is_release(pending.request)).count()
+    }
+
+    /// How many releases are owed or unanswered, for keys that may still live at `now`.
+    pub(crate) fn releases_owed(&self, now: Instant) -> usize {
+        self.releases_unanswered() + self.debts.living(now)
     }
 
     /// Asks the owner to close the socket, after [`handle_lost`](Self::handle_lost).

@@ -32,6 +32,17 @@ pub(crate) struct Debt {
     pub(crate) again: bool,
 }
 
+/// When a new debt is due.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum DebtDue {
+    /// As soon as the client reaches the node.
+    OnceReached,
+    /// `node_timeout` from now, to be paid once more.
+    Again,
+    /// [`REFUSED_DELAY`] from now: the node refused its payment.
+    Refused,
+}
+
 /// The debts of one node, in three lists by when they are due.
 #[derive(Clone, Debug)]
 pub(crate) struct Debts {
@@ -57,34 +68,20 @@ impl Debts {
         }
     }
 
-    /// Adds a debt that is due as soon as the client reaches the node. Returns the slot of a debt
-    /// that was dropped for it.
-    pub(crate) fn push(&mut self, debt: Debt) -> Option<SlotIndex> {
-        let oldest = self.make_room();
-        self.ready.push_back(debt);
-        oldest
-    }
-
-    /// Adds a debt to pay once more, `node_timeout` from now.
-    pub(crate) fn push_again(&mut self, debt: Debt) -> Option<SlotIndex> {
-        let oldest = self.make_room();
-        self.again.push_back(debt);
-        oldest
-    }
-
-    /// Adds a debt whose payment the node refused: it is due [`REFUSED_DELAY`] from now.
-    pub(crate) fn push_refused(&mut self, debt: Debt) -> Option<SlotIndex> {
-        let oldest = self.make_room();
-        self.refused.push_back(debt);
-        oldest
-    }
-
-    fn make_room(&mut self) -> Option<SlotIndex> {
-        if self.len() < self.most {
-            return None;
+    /// Adds a debt. Returns the slot of a debt that was dropped for it.
+    pub(crate) fn push(&mut self, debt: Debt, due: DebtDue) -> Option<SlotIndex> {
+        let mut oldest = None;
+        if self.len() >= self.most {
+            self.dropped += 1;
+            oldest = self.pop_any().map(|debt| debt.slot);
         }
-        self.dropped += 1;
-        self.pop_any().map(|debt| debt.slot)
+        let queue = match due {
+            DebtDue::OnceReached => &mut self.ready,
+            DebtDue::Again => &mut self.again,
+            DebtDue::Refused => &mut self.refused,
+        };
+        queue.push_back(debt);
+        oldest
     }
 
     /// Removes and returns a debt, due or not.

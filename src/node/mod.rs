@@ -42,12 +42,13 @@ use std::time::Duration;
 pub(crate) use self::core::Node;
 pub(crate) use admission::AdmissionRules;
 pub(crate) use channel::{ChannelName, TransfersName};
-pub(crate) use debt::{Debt, Debts, REFUSED_DELAY};
+pub(crate) use debt::{Debt, DebtDue, REFUSED_DELAY};
 pub(crate) use greeting::{Facts, Login};
 pub(crate) use pending::{Pending, Phase, Request, WaitPart};
+pub use state::NodeState;
 #[cfg(any(test, feature = "sim"))]
 pub(crate) use state::Room;
-pub(crate) use state::{Answered, Now, Shown, State, Step, Timeouts, Wish};
+pub(crate) use state::{Now, State, Step, Timeouts, Wish};
 
 use pending::PendingQueue;
 

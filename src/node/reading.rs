@@ -2,7 +2,7 @@
 
 use super::greeting::Facts;
 use super::pending::{Pending, Request};
-use super::state::{Answered, Step};
+use super::state::Step;
 use crate::command::{Answer, classify, counter, time};
 use crate::error::Cause;
 use crate::resp::{Frame, Reply};
@@ -68,7 +68,7 @@ impl Reading {
             | Request::Tell
             | Request::Extend { .. } => classify(&frame.reply()),
         };
-        Step::Answered(Answered { pending, answer })
+        Step::Answered(pending, answer)
     }
 
     /// Keeps the number of an answer for the engine.

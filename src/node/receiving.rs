@@ -6,7 +6,7 @@ use bytes::Buf as _;
 
 use super::core::Node;
 use super::pending::{Pending, Request};
-use super::state::{Answered, Now, State, Step};
+use super::state::{Now, State, Step};
 use crate::command::Answer;
 use crate::error::Cause;
 use crate::resp::{Limits, ProtocolError, Reply, quick};
@@ -38,7 +38,7 @@ impl Node {
     }
 
     /// Reads a whole short answer without the decoder.
-    fn quick_answer(&mut self, input: &mut &[u8], now: Now) -> Option<Answered> {
+    fn quick_answer(&mut self, input: &mut &[u8], now: Now) -> Option<Step> {
         let is_plain = !matches!(
             self.pending.front()?.request,
             Request::Query { .. }
@@ -54,7 +54,7 @@ impl Node {
         let pending = self.pending.pop_front()?;
         *input = input.get(len..)?;
         self.end_stall(now);
-        Some(Answered { pending, answer: Answer::from(word) })
+        Some(Step::Answered(pending, Answer::from(word)))
     }
 
     /// A stalled node is back once it has given every answer that was overdue when the client
@@ -75,7 +75,7 @@ impl Node {
     /// whole or in pieces.
     pub(crate) fn next_step(&mut self, input: &mut &[u8], now: Now) -> Result<Step, Cause> {
         if let Some(answered) = self.quick_answer(input, now) {
-            return Ok(Step::Answered(answered));
+            return Ok(answered);
         }
         if !self.input.is_empty() {
             self.keep(input);
@@ -124,7 +124,7 @@ impl Node {
                     return Ok(Step::Greeted);
                 }
                 Some(
-                    step @ (Step::Answered(_) | Step::Query(_) | Step::Waited(_) | Step::Message),
+                    step @ (Step::Answered(..) | Step::Query(_) | Step::Waited(_) | Step::Message),
                 ) => {
                     return Ok(step);
                 }

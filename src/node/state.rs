@@ -66,16 +66,44 @@ impl State {
     }
 }
 
-/// The state of the conversation, as people see it.
+/// The state of a node's connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shown {
+#[non_exhaustive]
+pub enum NodeState {
+    /// No connection.
     Disconnected,
+    /// A connection is being opened.
     Connecting,
+    /// Connected; the greeting is under way.
     Greeting,
+    /// The node votes.
     Admitted,
-    Stalled,
-    Quarantined,
+    /// Connected, but the node does not vote for this long yet: it may have lost locks.
+    Quarantined(Duration),
+    /// Connected, but not fit for locks.
     Refused,
+    /// Admitted, but the node has not answered for several `node_timeout`.
+    Stalled,
+    /// Connected and fit for locks, or given up: the client's present lists do not name the node.
+    Unlisted,
+}
+
+impl NodeState {
+    /// The state as a word, for labels and JSON fields: `disconnected`, `connecting`, `greeting`,
+    /// `admitted`, `quarantined`, `refused`, `stalled` or `unlisted`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Disconnected => "disconnected",
+            Self::Connecting => "connecting",
+            Self::Greeting => "greeting",
+            Self::Admitted => "admitted",
+            Self::Quarantined(_) => "quarantined",
+            Self::Refused => "refused",
+            Self::Stalled => "stalled",
+            Self::Unlisted => "unlisted",
+        }
+    }
 }
 
 /// The node's request to the owner of the socket.
@@ -86,19 +114,12 @@ pub(crate) enum Wish {
     Close,
 }
 
-/// An answer, and the request that it answers.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Answered {
-    pub(crate) pending: Pending,
-    pub(crate) answer: Answer,
-}
-
 /// The result of one step through the input.
 #[derive(Debug)]
 pub(crate) enum Step {
     /// All input is read.
     Idle,
-    Answered(Answered),
+    Answered(Pending, Answer),
     /// The answer to a query; its bytes are in [`Node::frame`].
     Query(Pending),
     /// A waiting acquisition got an answer: see `Node::frame`.

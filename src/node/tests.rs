@@ -209,7 +209,7 @@ pub(super) fn feed(node: &mut Node, mut bytes: &[u8]) -> Result<bool, Cause> {
         match node.next_step(&mut bytes, now(0))? {
             Step::Idle => return Ok(false),
             Step::Greeted => return Ok(true),
-            Step::Answered(_) | Step::Query(_) | Step::Waited(_) | Step::Message => {}
+            Step::Answered(..) | Step::Query(_) | Step::Waited(_) | Step::Message => {}
         }
     }
 }

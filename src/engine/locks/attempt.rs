@@ -76,7 +76,7 @@ impl Locks {
             self.encode_plain_set(slot_index);
         }
         if let Some(gate) = gate
-            && let Some(gated) = self.gated_by(gate, slot_index)
+            && let Some(gated) = self.gated_by(gate, voters)
         {
             return self.try_gate((gate, gated), index, slot_index, now);
         }

@@ -19,17 +19,12 @@ use crate::slab::{BatchIndex, OpIndex, SlotIndex};
 impl Locks {
     /// The nodes that a batch can ask; `None` if SETs have to.
     pub(in crate::engine) fn able_to_batch(&self, kind: BatchKind) -> Option<NodeMask> {
-        let (voters, mut able) = (self.nodes.voters(), NodeMask::EMPTY);
-        for id in voters {
-            let node = self.nodes.at(id);
-            able.set(
-                id,
-                match kind {
-                    BatchKind::FirstFree => node.runs_scripts(),
-                    BatchKind::All => node.dialect.sets_several,
-                },
-            );
-        }
+        let voters = self.nodes.voters();
+        let is_able = |id: &NodeId| match kind {
+            BatchKind::FirstFree => self.nodes.at(*id).runs_scripts(),
+            BatchKind::All => self.nodes.at(*id).dialect.sets_several,
+        };
+        let able: NodeMask = voters.into_iter().filter(is_able).collect();
         // All nodes can be asked by SETs, but a SET cannot ask for the first free key.
         let is_enough = kind == BatchKind::FirstFree || able == voters;
         (is_enough && self.settings.electorate.has_quorum(able)).then_some(able)

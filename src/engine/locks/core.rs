@@ -340,9 +340,4 @@ impl Locks {
         slot.ends = Instant::MAX;
         slot_index
     }
-
-    /// From now on the engine draws tokens from fresh randomness; the client's id stays.
-    pub(in crate::engine) fn reseed(&mut self, seed: [u8; 32]) {
-        self.random = Generator::from_seed(seed);
-    }
 }

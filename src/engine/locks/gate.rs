@@ -14,8 +14,7 @@ use crate::slab::{OpIndex, SlotIndex};
 impl Locks {
     /// The nodes that an attempt asks once the gate has granted; `None` if there are too few.
     #[cold]
-    pub(super) fn gated_by(&self, gate: NodeId, slot_index: SlotIndex) -> Option<NodeMask> {
-        let voters = self.voters_for(slot_index);
+    pub(super) fn gated_by(&self, gate: NodeId, voters: NodeMask) -> Option<NodeMask> {
         let mut gated = voters;
         gated.remove(gate);
         let is_use = voters.contains(gate) && !gated.is_empty();

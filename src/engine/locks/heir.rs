@@ -27,13 +27,8 @@ impl Locks {
     /// The nodes that can hand a key over. Even a node that has not answered the SET, or has not
     /// told of the transfer, mostly has the key by then.
     pub(in crate::engine) fn running_transfers(&self) -> NodeMask {
-        let mut able = NodeMask::EMPTY;
-        for id in self.nodes.all() {
-            if self.nodes.at(id).runs_transfers() {
-                able.insert(id);
-            }
-        }
-        able
+        let all = self.nodes.all().into_iter();
+        all.filter(|&id| self.nodes.at(id).runs_transfers()).collect()
     }
 
     /// Writes the script to those of `holds` that can run it. Returns those nodes.

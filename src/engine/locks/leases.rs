@@ -289,17 +289,4 @@ impl Locks {
         let slot = self.slots.held(lease)?;
         Some((self.prefix.plain_key(slot.key.as_slice()), &slot.token))
     }
-
-    /// Stores a word of the caller with a lease.
-    pub(in crate::engine) fn set_word(&mut self, lease: LeaseId, word: u32) {
-        if self.slots.held(lease).is_some() {
-            self.slots.at_mut(lease.slot).word = word;
-        }
-    }
-
-    /// The word stored with a lease.
-    #[must_use]
-    pub(in crate::engine) fn word(&self, lease: LeaseId) -> Option<u32> {
-        self.slots.held(lease).map(|slot| slot.word)
-    }
 }

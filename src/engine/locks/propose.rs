@@ -64,25 +64,10 @@ impl Locks {
         self.wall.unwrap_or(WallClock { read_at: now, micros: 0, error: 0 })
     }
 
-    /// The nodes that may vote for the attempt in a slot.
-    #[inline]
-    pub(super) fn voters_for(&self, slot_index: SlotIndex) -> NodeMask {
-        if self.slots.at(slot_index).is_fenced() {
-            self.voters_by_clock()
-        } else {
-            self.nodes.voters()
-        }
-    }
-
+    /// The nodes that may vote for a fence.
     #[cold]
     pub(super) fn voters_by_clock(&self) -> NodeMask {
-        let mut voters = self.nodes.voters();
-        for id in self.nodes.voters() {
-            if !self.does_clock_agree(id) {
-                voters.remove(id);
-            }
-        }
-        voters
+        self.nodes.voters().into_iter().filter(|&id| self.does_clock_agree(id)).collect()
     }
 
     /// Whether the node's clock and the client's are near enough to each other for fences.

@@ -16,7 +16,7 @@ use crate::command::{Answer, ReleaseStep, append_release};
 use crate::engine::event::Event;
 use crate::engine::happenings::Happening;
 use crate::error::{Cause, UnlockError, Unlocked};
-use crate::node::{Debt, Debts, Node, Now, REFUSED_DELAY, Request};
+use crate::node::{Debt, DebtDue, Now, REFUSED_DELAY, Request};
 use crate::quorum::{NodeId, NodeMask};
 use crate::round::{Decision, Tally};
 use crate::rules;
@@ -186,12 +186,12 @@ impl Locks {
     }
 
     /// Notes the release as owed to a node that cannot be reached now.
-    pub(super) fn owe(&mut self, id: NodeId, slot_index: SlotIndex, now: Now) {
+    pub(in crate::engine) fn owe(&mut self, id: NodeId, slot_index: SlotIndex, now: Now) {
         let debt = self.debt(id, slot_index);
         if rules::is_debt_over(debt.expires, now.real) {
             return self.release_unpaid(id, slot_index);
         }
-        self.note_debt(id, debt, Debts::push);
+        self.note_debt(id, debt, DebtDue::OnceReached);
         self.release_unpaid(id, slot_index);
     }
 
@@ -199,21 +199,16 @@ impl Locks {
     fn owe_refused(&mut self, id: NodeId, slot_index: SlotIndex, again: bool, now: Now) {
         let debt = Debt { due: now.real + REFUSED_DELAY, again, ..self.debt(id, slot_index) };
         if debt.expires > now.real {
-            self.note_debt(id, debt, Debts::push_refused);
+            self.note_debt(id, debt, DebtDue::Refused);
         }
         self.release_unpaid(id, slot_index);
     }
 
     /// Adds a debt to one of the node's lists. The node may drop another debt for it.
-    fn note_debt(
-        &mut self,
-        id: NodeId,
-        debt: Debt,
-        push: fn(&mut Debts, Debt) -> Option<SlotIndex>,
-    ) {
+    fn note_debt(&mut self, id: NodeId, debt: Debt, due: DebtDue) {
         self.slots.at_mut(debt.slot).refs += 1;
         self.observe(Happening::DebtOwed { node: id, slot: debt.slot });
-        if let Some(dropped) = self.nodes.owe(id, debt, push) {
+        if let Some(dropped) = self.nodes.owe(id, debt, due) {
             self.observe(Happening::DebtDropped { node: id });
             self.slots.unref(dropped);
         }
@@ -238,7 +233,7 @@ impl Locks {
                 self.encode_release(debt.slot, step);
                 let request = Request::Debt { slot: debt.slot, step, again: debt.again };
                 if !self.write(id, request, now) {
-                    self.note_debt(id, debt, Debts::push);
+                    self.note_debt(id, debt, DebtDue::OnceReached);
                     return self.slots.unref(debt.slot);
                 }
                 self.observe(Happening::DebtPaid { node: id, slot: debt.slot });
@@ -433,21 +428,16 @@ impl Locks {
         }
     }
 
-    /// The connection ended before the release was answered.
-    pub(in crate::engine) fn release_lost(&mut self, id: NodeId, slot_index: SlotIndex, now: Now) {
-        self.owe(id, slot_index, now);
-    }
-
     /// The connection ended before the debt was answered.
     pub(in crate::engine) fn debt_lost(&mut self, id: NodeId, slot_index: SlotIndex, again: bool) {
         let debt = Debt { again, ..self.debt(id, slot_index) };
-        self.note_debt(id, debt, Debts::push);
+        self.note_debt(id, debt, DebtDue::OnceReached);
     }
 
     fn owe_again(&mut self, id: NodeId, slot_index: SlotIndex, now: Now) {
         let due = now.real + self.settings.node_timeout;
         let debt = Debt { due, again: false, ..self.debt(id, slot_index) };
-        self.note_debt(id, debt, Debts::push_again);
+        self.note_debt(id, debt, DebtDue::Again);
     }
 
     /// Decides a release whose result a caller awaits, if the answers suffice.
@@ -482,47 +472,4 @@ impl Locks {
         self.observe(Happening::Released { op: index, result });
         Some(Event::Unlock { op, result })
     }
-
-    /// How many releases are owed or unanswered, over all nodes, that may be done by `until`.
-    #[must_use]
-    pub(in crate::engine) fn releases_open(&self, until: Instant) -> usize {
-        self.nodes
-            .iter()
-            .filter(|node| node.is_greeted() || node.is_on_the_way())
-            .map(|node| {
-                let is_mute = node.is_stalled();
-                unanswered(node) + if is_mute { 0 } else { node.debts.due_by(until) }
-            })
-            .sum()
-    }
-
-    /// How many releases are owed or unanswered at `now`, over all nodes, even unreachable ones.
-    /// Each is one key at one node; the key lives until the release is done or its TTL ends.
-    #[must_use]
-    pub(in crate::engine) fn releases_owed(&self, now: Instant) -> usize {
-        self.nodes.iter().map(|node| owed(node, now)).sum()
-    }
-
-    /// The client ends: reports the nodes to which it owes releases, or whose answers it will not
-    /// read.
-    pub(in crate::engine) fn note_left(&mut self, now: Instant) {
-        for id in self.nodes.every() {
-            let count = owed(self.nodes.at(id), now);
-            if count > 0 {
-                self.observe(Happening::DebtsLeft { node: id, count });
-            }
-        }
-    }
-}
-
-fn owed(node: &Node, now: Instant) -> usize {
-    unanswered(node) + node.debts.living(now)
-}
-
-/// How many releases were written to a node and are unanswered.
-fn unanswered(node: &Node) -> usize {
-    let is_release = |request| {
-        matches!(request, Request::Release { .. } | Request::Debt { .. } | Request::Transfer(_))
-    };
-    node.pending().filter(|pending| is_release(pending.request)).count()
 }

@@ -2,51 +2,11 @@
 
 use super::core::Locks;
 use crate::error::{Cause, ConnectError};
-use crate::node::Shown;
+pub use crate::node::NodeState;
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
 use crate::time::Instant;
 
 use std::time::Duration;
-
-/// The state of a node's connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum NodeState {
-    /// No connection.
-    Disconnected,
-    /// A connection is being opened.
-    Connecting,
-    /// Connected; the greeting is under way.
-    Greeting,
-    /// The node votes.
-    Admitted,
-    /// Connected, but the node does not vote for this long yet: it may have lost locks.
-    Quarantined(Duration),
-    /// Connected, but not fit for locks.
-    Refused,
-    /// Admitted, but the node has not answered for several `node_timeout`.
-    Stalled,
-    /// Connected and fit for locks, or given up: the client's present lists do not name the node.
-    Unlisted,
-}
-
-impl NodeState {
-    /// The state as a word, for labels and JSON fields: `disconnected`, `connecting`, `greeting`,
-    /// `admitted`, `quarantined`, `refused`, `stalled` or `unlisted`.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Disconnected => "disconnected",
-            Self::Connecting => "connecting",
-            Self::Greeting => "greeting",
-            Self::Admitted => "admitted",
-            Self::Quarantined(_) => "quarantined",
-            Self::Refused => "refused",
-            Self::Stalled => "stalled",
-            Self::Unlisted => "unlisted",
-        }
-    }
-}
 
 /// The client's knowledge of a node.
 #[derive(Clone, Debug)]
@@ -99,35 +59,28 @@ pub struct NodeHealth {
 }
 
 impl Locks {
-    /// The state of each node at `now`.
-    #[must_use]
-    pub(in crate::engine) fn nodes(&self, now: Instant) -> Vec<NodeHealth> {
-        self.nodes.every().into_iter().filter_map(|id| self.health(id, now)).collect()
-    }
-
     /// The state of one node at `now`.
     pub(in crate::engine) fn health(&self, id: NodeId, now: Instant) -> Option<NodeHealth> {
         let (node, name) = (self.nodes.get(id)?, self.nodes.name(id));
         let facts = node.facts();
         let is_listed = self.nodes.all().contains(id);
-        let state = match node.shown() {
-            Shown::Admitted if !is_listed => NodeState::Unlisted,
-            Shown::Disconnected if node.is_given_up() => NodeState::Unlisted,
-            Shown::Disconnected => NodeState::Disconnected,
-            Shown::Connecting => NodeState::Connecting,
-            Shown::Greeting => NodeState::Greeting,
-            Shown::Admitted => NodeState::Admitted,
-            Shown::Stalled => NodeState::Stalled,
-            Shown::Quarantined => {
-                NodeState::Quarantined(node.until().map_or(Duration::ZERO, |end| now.until(end)))
-            }
-            Shown::Refused => NodeState::Refused,
+        let left = node.until().map_or(Duration::ZERO, |end| now.until(end));
+        let shown = node.shown(left);
+        let is_unlisted = match shown {
+            NodeState::Admitted => !is_listed,
+            NodeState::Disconnected => node.is_given_up(),
+            NodeState::Connecting
+            | NodeState::Greeting
+            | NodeState::Quarantined(_)
+            | NodeState::Refused
+            | NodeState::Stalled
+            | NodeState::Unlisted => false,
         };
         let since = self.nodes.shown_since(id).unwrap_or(now);
         let server = facts.server();
         Some(NodeHealth {
             name: name.to_string(),
-            state,
+            state: if is_unlisted { NodeState::Unlisted } else { shown },
             cause: self.cause_of(id),
             votes: self.nodes.voters().contains(id),
             since: now.saturating_since(since),

@@ -1,7 +1,7 @@
 //! Nodes that join the client's lists, and nodes that have left them.
 
 use super::Nodes;
-use crate::node::{Node, Now, Shown};
+use crate::node::{Node, NodeState, Now};
 use crate::quorum::{Electorate, NodeId, NodeMask};
 use crate::slab::SlotIndex;
 use crate::time::Instant;
@@ -15,7 +15,7 @@ impl Nodes {
         now: Instant,
     ) {
         self.names = self.names.iter().cloned().chain(names).collect();
-        self.shown.extend(nodes.iter().map(|_| (Shown::Disconnected, now)));
+        self.shown.extend(nodes.iter().map(|_| (NodeState::Disconnected, now)));
         self.nodes.extend(nodes);
         self.restless = self.every();
     }

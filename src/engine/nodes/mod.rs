@@ -17,7 +17,7 @@ use crate::command::{Form, ReleaseStep};
 use crate::count::NodeCounts;
 use crate::error::Cause;
 use crate::node::{
-    AdmissionRules, Debt, Debts, Node, Now, Pending, Request, Shown, State, Step, Wish,
+    AdmissionRules, Debt, DebtDue, Node, NodeState, Now, Pending, Request, State, Step, Wish,
 };
 use crate::quorum::{Electorate, NODES_MAX, NodeId, NodeMask};
 use crate::resp::{Quick, quick};
@@ -61,7 +61,7 @@ pub(super) struct Nodes {
     /// Answers count only by the lists of their nodes.
     is_careful: bool,
     /// The state of each node that people last saw, and since when the node is in it.
-    shown: Vec<(Shown, Instant)>,
+    shown: Vec<(NodeState, Instant)>,
     /// The nodes to which a SET may go.
     voters: NodeMask,
     cohort: Cohort,
@@ -91,7 +91,7 @@ impl Nodes {
             is_careful: !electorate.takes_any(),
             names,
             rules,
-            shown: vec![(Shown::Disconnected, now); nodes.len()],
+            shown: vec![(NodeState::Disconnected, now); nodes.len()],
             voters: NodeMask::EMPTY,
             cohort: Cohort::EMPTY,
             with_output: NodeMask::EMPTY,
@@ -205,12 +205,8 @@ impl Nodes {
         if electorate.has_quorum(present) {
             return NodeMask::EMPTY;
         }
-        let mut coming = NodeMask::EMPTY;
-        for node in absent {
-            if self.at(node).is_on_the_way() {
-                coming.insert(node);
-            }
-        }
+        let coming: NodeMask =
+            absent.into_iter().filter(|&node| self.at(node).is_on_the_way()).collect();
         if electorate.has_quorum(present.union(coming)) { coming } else { NodeMask::EMPTY }
     }
 
@@ -392,15 +388,9 @@ impl Nodes {
     }
 
     /// The client owes the node a release. Returns the slot of a debt that was dropped for it.
-    pub(super) fn owe(
-        &mut self,
-        id: NodeId,
-        debt: Debt,
-        push: fn(&mut Debts, Debt) -> Option<SlotIndex>,
-    ) -> Option<SlotIndex> {
+    pub(super) fn owe(&mut self, id: NodeId, debt: Debt, due: DebtDue) -> Option<SlotIndex> {
         self.restless.insert(id);
-        let node = self.at_mut(id);
-        push(&mut node.debts, debt)
+        self.at_mut(id).debts.push(debt, due)
     }
 
     /// Removes and returns the next debt that can be written now. The caller writes it, or puts it
@@ -414,7 +404,7 @@ impl Nodes {
     /// Notes the state of a node that people see. Returns whether it has changed.
     pub(super) fn note_shown(&mut self, id: NodeId, now: Instant) -> bool {
         self.at_mut(id).changes_noted();
-        let shown = self.at(id).shown();
+        let shown = self.at(id).shown(Duration::ZERO);
         let Some(place) = self.shown.get_mut(id.index()).filter(|place| place.0 != shown) else {
             return false;
         };

@@ -42,11 +42,7 @@ impl Nodes {
 
     /// The nodes from which this client would hear of a script that hands a lock over to it.
     pub(in crate::engine) fn with_transfers(&self) -> NodeMask {
-        let mut nodes = NodeMask::EMPTY;
-        for id in self.all().into_iter().filter(|&id| self.at(id).takes_transfers()) {
-            nodes.insert(id);
-        }
-        nodes
+        self.all().into_iter().filter(|&id| self.at(id).takes_transfers()).collect()
     }
 
     /// The node answered a script that hands a lock over, or introduces a call, with an error.

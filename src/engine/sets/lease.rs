@@ -193,7 +193,7 @@ pub(super) fn judged_again(
     now: Instant,
 ) -> Result<(), ExtendError> {
     let is_in_time = rules::is_extended_in_time(now, ends.unwrap_or_default());
-    result.and_then(|()| if is_in_time { Ok(()) } else { Err(ExtendError::Expired) })
+    if is_in_time { result } else { result.and(Err(ExtendError::Expired)) }
 }
 
 /// The set is extended if each key is. Of two errors, one that ends the lease counts.

@@ -26,7 +26,7 @@ pub(in crate::engine) type WaiterId = [u8; 12];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) enum MessageKind {
     /// The sender and the listed calls wait for the key.
-    Announce,
+    Announce = 1,
     /// The key was released for the named call; the listed calls wait behind it.
     Wake,
     /// The call of the sender has given up.
@@ -36,6 +36,11 @@ pub(in crate::engine) enum MessageKind {
     Transfer,
     /// The sender has deleted the keys of the named token.
     Removal,
+}
+
+impl MessageKind {
+    const ALL: [Self; 5] =
+        [Self::Announce, Self::Wake, Self::GiveUp, Self::Transfer, Self::Removal];
 }
 
 /// A call that waits for a key.
@@ -94,14 +99,7 @@ pub(super) const MARK_AT: usize = TOKEN_AT + size_of::<RawToken>();
 impl<'a> Message<'a> {
     pub(in crate::engine) fn parse(bytes: &'a [u8]) -> Option<Self> {
         let (&[kind, hops], rest) = bytes.split_first_chunk()?;
-        let kind = match kind {
-            1 => MessageKind::Announce,
-            2 => MessageKind::Wake,
-            3 => MessageKind::GiveUp,
-            4 => MessageKind::Transfer,
-            5 => MessageKind::Removal,
-            _ => return None,
-        };
+        let kind = MessageKind::ALL.into_iter().find(|known| *known as u8 == kind)?;
         let (sender, rest) = rest.split_first_chunk()?;
         let (&token, rest) = rest.split_first_chunk()?;
         let (&mark, rest) = rest.split_first_chunk()?;
@@ -175,14 +173,7 @@ pub(in crate::engine) fn append(
     list: impl ExactSizeIterator<Item = Listed>,
     key: &[u8],
 ) {
-    let kind = match kind {
-        MessageKind::Announce => 1,
-        MessageKind::Wake => 2,
-        MessageKind::GiveUp => 3,
-        MessageKind::Transfer => 4,
-        MessageKind::Removal => 5,
-    };
-    out.extend_from_slice(&[kind, hops]);
+    out.extend_from_slice(&[kind as u8, hops]);
     sender.append(out);
     out.extend_from_slice(token);
     out.extend_from_slice(&[0; size_of::<Mark>()]);
