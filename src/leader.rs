@@ -13,7 +13,7 @@ use crate::quorum::{NodeId, NodeMask};
 use crate::time::Instant;
 use crate::token::LockToken;
 
-/// Which client leads an election: the one that holds its lock. A caller may ask for any lock.
+/// Which client leads an election: the client that holds its lock. A caller may ask for any lock.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Led {

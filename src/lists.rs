@@ -1,4 +1,4 @@
-//! The lists of nodes of a configuration: the present one, and the one that is to replace it.
+//! The lists of nodes of a configuration: the present list, and the list that is to replace it.
 
 use crate::address::{self, Address};
 use crate::config::Config;

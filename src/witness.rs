@@ -13,7 +13,7 @@ pub(crate) enum Sight {
     Unheard,
     /// A safety poll found the key gone.
     PollFoundGone,
-    /// A client queued behind the one that it had itself woken.
+    /// A client queued behind a client that it had itself woken.
     QueuedBehind,
     /// A call got its turn from another call of the same client.
     PassedWithin,

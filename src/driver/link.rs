@@ -26,7 +26,7 @@ pub(super) struct Link {
     untried: Vec<SocketAddr>,
     /// Whether a thread is looking the name up.
     pub(super) is_resolving: bool,
-    /// The addresses of the name; the one that served last comes first.
+    /// The addresses of the name; the address that served last comes first.
     known: Vec<SocketAddr>,
     /// The address to which the socket is connected, or connects.
     current: Option<SocketAddr>,

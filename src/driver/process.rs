@@ -1,4 +1,4 @@
-//! What the operating system gives: the description of this process, and randomness.
+//! Facts from the operating system: the description of this process, and randomness.
 
 use std::io;
 use std::path::Path;

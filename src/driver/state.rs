@@ -66,7 +66,7 @@ impl Driver {
         self.engine.wire_key(key.as_ref()).map(Into::into)
     }
 
-    /// What this client tells the nodes about itself: the id with which all its tokens begin, and
+    /// The name under which the nodes know this client: the id with which all its tokens begin, and
     /// the settings that all clients of its locks must share.
     #[must_use]
     pub fn identity(&self) -> (ClientId, Agreement) {

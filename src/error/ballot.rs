@@ -83,7 +83,7 @@ impl Ballot {
         self.quorum
     }
 
-    /// What was needed, for people: `3 needed`, or `a quorum of each list needed`.
+    /// The votes that were needed, for people: `3 needed`, or `a quorum of each list needed`.
     #[must_use]
     pub fn needed(&self) -> String {
         if self.is_joint {

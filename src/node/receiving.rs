@@ -148,7 +148,7 @@ impl Node {
     }
 
     /// The node sent something: its incarnation lives. A node that is greeting or refused may be
-    /// another process than the one that answered last.
+    /// another process than the process that answered last.
     pub(crate) const fn heard(&mut self, now: Instant) {
         if self.serves() {
             self.history.last_answer = now;

@@ -1,4 +1,4 @@
-//! What one node and this client tell each other of the channels: subscriptions, and refused scripts.
+//! The client subscribes to its channels at one node, and learns which scripts the node refuses.
 
 use super::channel::{Subscription, TransfersName};
 use super::core::Node;

@@ -66,14 +66,10 @@ impl Engine {
                 Err(error) => result = worse_extension(result, Err(error)),
             }
         }
-        self.note_extending(lease, true);
-        Ok(self.begin_change(index, ops, Changed::Extend(lease, result)))
-    }
-
-    fn note_extending(&mut self, lease: LeaseId, is_extending: bool) {
         if let Some(held) = self.sets.held.get_mut(&lease) {
-            held.is_extending = is_extending;
+            held.is_extending = true;
         }
+        Ok(self.begin_change(index, ops, Changed::Extend(lease, result)))
     }
 
     /// Takes the result of an extension out.
@@ -84,7 +80,11 @@ impl Engine {
         result: Result<(), ExtendError>,
         now: Instant,
     ) -> Event {
-        self.note_extending(lease, false);
+        let Some(held) = self.sets.held.get_mut(&lease) else {
+            // The caller has let the set go since its keys were extended.
+            return Event::Extend { op, lease, result };
+        };
+        held.is_extending = false;
         Event::Extend { op, lease, result: judged_again(result, self.deadline(lease), now) }
     }
 

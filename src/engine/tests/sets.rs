@@ -341,6 +341,15 @@ fn an_extension_of_a_set_that_is_over_when_it_is_reported_has_failed() {
 }
 
 #[test]
+fn a_set_that_was_extended_and_given_away_is_reported_as_extended() {
+    let (mut rig, mut stores) = (Rig::new(3), stores(3));
+    let lease = extended_and_not_reported(&mut rig, &mut stores);
+    rig.engine.detach(lease).unwrap();
+    let event = rig.engine.poll_event(rig.now);
+    assert!(matches!(event, Some(Event::Extend { result: Ok(()), .. })), "{event:?}");
+}
+
+#[test]
 fn a_set_is_not_extended_again_before_its_extension_is_reported() {
     let (mut rig, mut stores) = (Rig::new(3), stores(3));
     let lease = extended_and_not_reported(&mut rig, &mut stores);

@@ -22,7 +22,7 @@ pub(in crate::engine) type RawToken = [u8; 20];
 /// calls of several clients, and a message about one says nothing about another.
 pub(in crate::engine) type WaiterId = [u8; 12];
 
-/// What a message is for.
+/// The purpose of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) enum MessageKind {
     /// The sender and the listed calls wait for the key.

@@ -9,7 +9,7 @@
 //!
 //! # Contract
 //!
-//! - [`Waiting`] knows no node, attempt or clock. What it needs of them comes with each input. It
+//! - [`Waiting`] knows no node, attempt or clock. Each input brings what it needs of them. It
 //!   asks for [`Action`]s, which the engine takes and does in order after each input.
 //! - An action that could not be done is a new input, at once.
 //!
@@ -426,7 +426,7 @@ impl Waiting {
         });
     }
 
-    /// Gives a slot a list, or adds to the one that it has.
+    /// Gives a slot a list, or adds to the list that it has.
     fn begin_queue(&mut self, slot: SlotIndex, key: &[u8], list: List, row: u8) {
         let hash = hash(key);
         let new = || WaitQueue { hash, list: List::default(), row };

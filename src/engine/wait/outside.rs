@@ -14,7 +14,7 @@ use crate::quorum::{NodeId, NodeMask};
 use crate::slab::{OpIndex, SlotIndex, WakeIndex};
 use crate::time::Instant;
 
-/// What the nodes can do now.
+/// The nodes that can do something now.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::engine) struct Reach {
     pub(in crate::engine) all: NodeMask,
@@ -73,7 +73,7 @@ pub(in crate::engine) struct Meant {
     pub(in crate::engine) attempt: Option<SlotIndex>,
 }
 
-/// What the caller asked for.
+/// The request of the caller.
 #[derive(Clone, Debug)]
 pub(in crate::engine) struct WaitCall {
     pub(in crate::engine) key: Key,
@@ -140,7 +140,7 @@ pub(in crate::engine) struct Text {
     bytes: Range<usize>,
 }
 
-/// What the engine is to do, in this order. If there is no room for a question, an announcement or
+/// A task for the engine; it does them in order. If there is no room for a question, an announcement or
 /// a wake, the engine tells the machine at once. So such an action is the last of an input, and so
 /// is a [`Try`](Self::Try).
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -81,7 +81,7 @@ pub(super) enum WaitState {
     Still,
 }
 
-/// What a call has asked about.
+/// A question that a call has asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Question {
     /// A node, for the holder and the key's TTL; the node tells the holder of the call.
@@ -92,7 +92,7 @@ pub(super) enum Question {
     Poll,
 }
 
-/// What became of the introduction that went out with a first attempt.
+/// The fate of the introduction that went out with a first attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(super) enum Early {
     #[default]
@@ -103,7 +103,7 @@ pub(super) enum Early {
     Heard,
 }
 
-/// What is known about the holder of the key.
+/// The facts that a call knows about the holder of the key.
 #[derive(Clone, Debug)]
 pub(super) struct KnownHolder {
     /// The token, if a Redbolt client drew it.
@@ -132,7 +132,7 @@ impl KnownHolder {
     };
 }
 
-/// What an input may use besides the waiter itself.
+/// The parts that an input may use besides the waiter itself.
 pub(super) struct Scene<'a, 'b> {
     pub(super) view: &'a mut View<'b>,
     pub(super) actions: &'a mut Actions,

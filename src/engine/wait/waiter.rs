@@ -40,7 +40,7 @@ pub(super) struct Waiter {
     pub(super) denied: NodeMask,
     /// The nodes of `denied` that were asked in vain.
     pub(super) asked: NodeMask,
-    /// The node of the present or last question, or the one that the next attempt asks first.
+    /// The node of the present or last question, or the node that the next attempt asks first.
     pub(super) node: Option<NodeId>,
     /// Tells answers to the last question from those to earlier ones.
     pub(super) phase: Phase,

@@ -36,7 +36,7 @@ impl Wake {
         true
     }
 
-    /// What is remembered of the wake until `until`.
+    /// The facts of the wake that the client remembers until `until`.
     pub(super) fn successor(&self, node: NodeId, until: Instant) -> Successor {
         let behind = self.rest.ids().collect();
         Successor { id: self.to.id, behind, node, is_turn: self.is_turn, is_handed: false, until }
