@@ -538,13 +538,14 @@ impl Engine {
     /// extend it, or lost it. The list holds each lease once, so even unread it is never longer
     /// than the leases.
     pub fn poll_change(&mut self) -> Option<LeaseId> {
-        self.locks.poll_change().map(|lease| self.sets.known_as(lease))
+        std::iter::from_fn(|| self.locks.poll_change()).find_map(|lease| self.sets.known_as(lease))
     }
 
     /// The next lease whose votes a late answer changed. The list holds each lease once, so even
     /// unread it is never longer than the leases.
     pub fn poll_late_vote(&mut self) -> Option<LeaseId> {
-        self.locks.poll_late_vote().map(|lease| self.sets.known_as(lease))
+        let mut votes = std::iter::from_fn(|| self.locks.poll_late_vote());
+        votes.find_map(|lease| self.sets.known_as(lease))
     }
 
     /// The next notice about a node for people. The engine keeps the last notice of each node until

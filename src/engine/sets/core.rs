@@ -231,11 +231,12 @@ impl Sets {
         Some(first)
     }
 
-    /// The id by which a caller knows a lease.
-    pub(in crate::engine) fn known_as(&self, lease: LeaseId) -> LeaseId {
+    /// The id by which a caller knows a lease; `None` if a call under way has it.
+    pub(in crate::engine) fn known_as(&self, lease: LeaseId) -> Option<LeaseId> {
         match self.owners.get(&lease) {
-            Some(Owner::Held(first)) => *first,
-            Some(Owner::Call(_)) | None => lease,
+            Some(Owner::Held(first)) => Some(*first),
+            Some(Owner::Call(_)) => None,
+            None => Some(lease),
         }
     }
 

@@ -246,6 +246,30 @@ fn a_set_whose_time_is_over_without_a_quorum_ends_for_that_reason() {
 }
 
 #[test]
+fn a_key_that_a_waiting_call_keeps_is_not_told_as_a_lease() {
+    let (mut rig, mut stores) = (Rig::new(3), stores(3));
+    hold_elsewhere(&mut stores, "b");
+    rig.engine.lock_all(&["a", "b"], &every(50 * MS), rig.now).unwrap();
+    let extended = run_until_extended(&mut rig, &mut stores, "a");
+    assert!(extended, "the call keeps the key");
+    assert_eq!(rig.engine.poll_change(), None);
+    assert_eq!(rig.engine.poll_late_vote(), None);
+}
+
+/// Time passes until the engine extends a key. Returns whether it did within two TTLs.
+fn run_until_extended(rig: &mut Rig, stores: &mut Stores, key: &str) -> bool {
+    let (end, extension) = (rig.now + 2 * TTL, format!("EXTEND {key}"));
+    while rig.now < end {
+        rig.advance(10 * MS);
+        if serve(rig, stores).contains(&extension) {
+            return true;
+        }
+        while rig.engine.poll_event(rig.now).is_some() {}
+    }
+    false
+}
+
+#[test]
 fn a_key_that_is_lost_while_the_call_waits_is_asked_for_again() {
     let (mut rig, mut stores) = (Rig::new(3), stores(3));
     hold_elsewhere(&mut stores, "b");
