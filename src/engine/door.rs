@@ -415,7 +415,7 @@ impl Engine {
 
     /// The next result, and no lease whose deadline has passed at `now`.
     pub fn poll_event(&mut self, now: Instant) -> Option<Event> {
-        if self.sets.are_unused() { self.poll_done(now) } else { self.poll_with_sets(now) }
+        if self.sets.is_used { self.poll_with_sets(now) } else { self.poll_done(now) }
     }
 
     #[cold]

@@ -1,5 +1,5 @@
-//! The views of an engine: its nodes, its leases, its counts. The only change made here is to the
-//! word that a caller keeps with a lease.
+//! The views of an engine: its nodes, its leases, its counts. It changes only the word that a
+//! caller keeps with a lease, and the count of debts that a client leaves.
 
 use std::borrow::Cow;
 use std::time::Duration;

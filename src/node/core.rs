@@ -123,7 +123,7 @@ impl Node {
         self.is_changed = false;
     }
 
-    /// The state of the conversation, as people see it. A quarantine has so much time left.
+    /// The state of the conversation, as people see it. `left` is the time until a quarantine ends.
     pub(crate) const fn shown(&self, left: Duration) -> NodeState {
         match self.state {
             State::Disconnected { .. } => NodeState::Disconnected,

@@ -21,7 +21,8 @@ use crate::slab::{KeepIndex, SlotIndex};
 use crate::token::{LockToken, TokenBytes};
 
 impl Locks {
-    /// The engine begins to care for a lease. If the lease is announced, the engine writes its claim.
+    /// The engine begins to care for a lease. If the lease is announced, the engine writes its
+    /// claim.
     #[cold]
     pub(in crate::engine) fn claim(
         &mut self,
@@ -45,7 +46,8 @@ impl Locks {
     }
 
     /// A node has just shown that it holds the lease's token. If the lease has a claim, the engine
-    /// writes the claim to that node. If the term is over, another client may lead, and its claim may stand there.
+    /// writes the claim to that node. If the term is over, another client may lead, and its claim
+    /// may stand there.
     pub(in crate::engine) fn write_claim(&mut self, id: NodeId, slot_index: SlotIndex, now: Now) {
         let Some(keep_index) = self.keep_of(slot_index) else { return };
         let Some(claim) = &mut self.keeps.at_mut(keep_index).claim else { return };

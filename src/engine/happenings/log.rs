@@ -12,8 +12,7 @@ use crate::engine::locks::core::Locks;
 use crate::engine::locks::op::{OpKind, Verdict};
 use crate::engine::locks::steps::TokenState;
 use crate::error::{Cause, Unlocked, Vote};
-use crate::node::NodeState;
-use crate::node::Now;
+use crate::node::{NodeState, Now};
 use crate::quorum::NodeId;
 use crate::slab::{OpIndex, SlotIndex};
 

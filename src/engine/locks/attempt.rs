@@ -140,8 +140,8 @@ impl Locks {
         if is_gated { self.gate_answered(slot_index, now) } else { self.decide(slot_index) }
     }
 
-    /// A node in good standing granted, and the number of grants decides. Counts the vote, if there is
-    /// nothing else to do. Returns whether it did.
+    /// A node in good standing granted, and the number of grants decides. Counts the vote, if there
+    /// is nothing else to do. Returns whether it did.
     #[inline(always)]
     pub(in crate::engine) fn set_granted(&mut self, id: NodeId, slot_index: SlotIndex) -> bool {
         debug_assert!(self.settings.electorate.takes_any(), "of two lists, the nodes decide");

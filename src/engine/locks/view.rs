@@ -66,16 +66,8 @@ impl Locks {
         let is_listed = self.nodes.all().contains(id);
         let left = node.until().map_or(Duration::ZERO, |end| now.until(end));
         let shown = node.shown(left);
-        let is_unlisted = match shown {
-            NodeState::Admitted => !is_listed,
-            NodeState::Disconnected => node.is_given_up(),
-            NodeState::Connecting
-            | NodeState::Greeting
-            | NodeState::Quarantined(_)
-            | NodeState::Refused
-            | NodeState::Stalled
-            | NodeState::Unlisted => false,
-        };
+        let is_unlisted = shown == NodeState::Admitted && !is_listed
+            || shown == NodeState::Disconnected && node.is_given_up();
         let since = self.nodes.shown_since(id).unwrap_or(now);
         let server = facts.server();
         Some(NodeHealth {

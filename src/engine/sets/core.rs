@@ -19,7 +19,7 @@ pub(super) const KEYS_MAX: usize = 64;
 #[derive(Clone, Default)]
 pub(in crate::engine) struct Sets {
     /// A caller has asked for several keys at once.
-    pub(super) is_used: bool,
+    pub(in crate::engine) is_used: bool,
     pub(super) calls: FxHashMap<OpIndex, Box<Call>>,
     pub(super) changes: FxHashMap<OpIndex, Change>,
     /// By the lease of their first key.
@@ -209,12 +209,6 @@ pub(super) enum Owner {
 }
 
 impl Sets {
-    /// Whether no operation and no lease ever belonged to a set.
-    #[inline]
-    pub(in crate::engine) const fn are_unused(&self) -> bool {
-        !self.is_used
-    }
-
     /// The leases of a set that a caller holds, in the order of their keys; empty for another lease.
     pub(in crate::engine) fn leases(&self, lease: LeaseId) -> &[LeaseId] {
         self.held.get(&lease).map_or(&[], |held| &held.leases)

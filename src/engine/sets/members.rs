@@ -132,9 +132,9 @@ impl Engine {
         }
     }
 
-    /// A denied batch does not show which key is held, so a call that waits asks for each key by its own
-    /// SET command. So does any call if nodes turn out to lack the command of the batch. Returns whether
-    /// attempts are under way.
+    /// A denied batch does not show which key is held, so a call that waits asks for each key by its
+    /// own SET command. So does any call if nodes turn out to lack the command of the batch. Returns
+    /// whether attempts are under way.
     pub(super) fn ask_by_sets_instead(
         &mut self,
         index: OpIndex,
@@ -218,7 +218,7 @@ impl Engine {
         self.locks.ops.at(index).plan.deadline <= now
     }
 
-    /// A call that waits will ask for each denied key again. One that does not wait ends.
+    /// A call that waits will ask for each denied key again. A call that does not wait ends.
     pub(super) fn wait_or_end(&mut self, index: OpIndex, call: &mut Call, now: Instant) {
         if call.is_under_way() {
             call.forget_denials();

@@ -31,7 +31,8 @@ impl Engine {
         None
     }
 
-    /// A lease is lost. The engine reports the loss of a set once, however many of its keys are lost.
+    /// A lease is lost. The engine reports the loss of a set once, however many of its keys are
+    /// lost.
     fn gather_loss(
         &mut self,
         op: OpId,

@@ -528,7 +528,7 @@ fn a_set_of_one_key_is_a_plain_lock() {
     let (mut rig, mut stores) = (Rig::new(3), stores(3));
     let one = won(&mut rig, &mut stores, &["a"]);
     assert_eq!(rig.engine.lease_name(one).unwrap().0, b"a", "a set of one is a plain lock");
-    assert!(rig.engine.sets.are_unused());
+    assert!(!rig.engine.sets.is_used);
 }
 
 #[test]

@@ -140,9 +140,9 @@ pub(in crate::engine) struct Text {
     bytes: Range<usize>,
 }
 
-/// A task for the engine; it does them in order. If there is no room for a question, an announcement or
-/// a wake, the engine tells the machine at once. So such an action is the last of an input, and so
-/// is a [`Try`](Self::Try).
+/// A task for the engine, which does its tasks in order. If there is no room for a question, an
+/// announcement or a wake, the engine tells the machine at once. So such an action is the last of an
+/// input, and so is a [`Try`](Self::Try).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::engine) enum Action {
     /// Set the call's one timer.
