@@ -17,19 +17,15 @@ use crate::node::{Now, Request};
 use crate::quorum::{NodeId, NodeMask};
 use crate::resp::encode::append_command;
 use crate::rules;
-use crate::slab::{KeepIndex, SlotIndex};
+use crate::slab::SlotIndex;
 use crate::token::{LockToken, TokenBytes};
 
 impl Locks {
     /// The engine begins to care for a lease. If the lease is announced, the engine writes its
     /// claim.
     #[cold]
-    pub(in crate::engine) fn claim(
-        &mut self,
-        slot_index: SlotIndex,
-        keep_index: KeepIndex,
-        now: Now,
-    ) {
+    pub(in crate::engine) fn claim(&mut self, slot_index: SlotIndex, now: Now) {
+        let Some(keep_index) = self.keep_of(slot_index) else { return };
         if !self.keeps.at(keep_index).is_announced {
             return;
         }

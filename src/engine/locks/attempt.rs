@@ -327,7 +327,7 @@ impl Locks {
             let lease = LeaseId { slot: slot_index, generation: slot.generation };
             if let Some(keep) = keep {
                 self.begin_keeping(slot_index, keep, self.both_clocks(now));
-                self.claim(slot_index, keep, self.both_clocks(now));
+                self.claim(slot_index, self.both_clocks(now));
             }
             return Some(Event::Lock { op, result: Ok(lease) });
         }

@@ -14,6 +14,7 @@ impl Locks {
     pub(in crate::engine) fn report_extend(&mut self, index: OpIndex, now: Instant) -> Event {
         let op = self.ops.at(index);
         let (slot_index, kind, outcome, keep) = (op.slot(), op.kind, op.outcome, op.keep);
+        let is_whole = op.part.is_none();
         let lease = self.slots.lease_id(slot_index);
         let slot = self.slots.at(slot_index);
         let all = self.nodes.all();
@@ -51,7 +52,9 @@ impl Locks {
                 self.observe(Happening::Adopted { slot: slot_index, now });
                 if let Some(keep) = keep {
                     self.begin_keeping(slot_index, keep, self.both_clocks(now));
-                    self.claim(slot_index, keep, self.both_clocks(now));
+                    if is_whole {
+                        self.claim(slot_index, self.both_clocks(now));
+                    }
                 }
             } else {
                 if let Some(keep) = keep {

@@ -73,6 +73,9 @@ impl Engine {
                 self.locks.give_up(lease.slot);
             }
         }
+        for lease in &leases {
+            self.locks.claim(lease.slot, self.locks.both_clocks(now));
+        }
         let result = result.and_then(|()| self.sets.hold(op, leases).ok_or(ExtendError::NotOurs));
         Event::Adopt { op, result }
     }

@@ -9,6 +9,7 @@ use crate::error::{Cause, LockError, NO_CLIENT};
 use crate::key::Key;
 use crate::node::Now;
 use crate::options::{LockOptions, Share};
+use crate::quorum::NodeMask;
 use crate::rules;
 use crate::slab::OpIndex;
 use crate::time::Instant;
@@ -135,8 +136,11 @@ impl Engine {
 
     /// Something has changed: the call has won, asks for more, waits or ends.
     fn go_on(&mut self, index: OpIndex, call: &mut Call, now: Instant) {
-        if call.error.is_some() {
-            return self.wind_up(index, call, now);
+        if let Some(error) = call.error.take() {
+            return self.end_for(index, call, Some(error), now);
+        }
+        if let Some(error) = call.first_error().filter(|error| error.is_taken()) {
+            call.failed = Some((now, error.clone()));
         }
         match call.wanted {
             Wanted::All => self.go_on_with_all(index, call, now),
@@ -197,17 +201,21 @@ impl Engine {
     /// call begins anew if it may: then there is no result.
     pub(super) fn report_call(&mut self, index: OpIndex, now: Instant) -> Option<Event> {
         let mut call = self.sets.calls.remove(&index)?;
-        let ends = call.leases().map(|lease| self.locks.deadline(lease).unwrap_or_default());
-        let ends = ends.min().filter(|_| call.is_won()).unwrap_or_default();
+        let first = call.leases().min_by_key(|lease| self.locks.deadline(*lease));
+        let first = first.filter(|_| call.is_won());
+        let ends = first.and_then(|lease| self.locks.deadline(lease)).unwrap_or_default();
         let is_late = rules::is_too_late_to_hand_over(now, ends, call.options.min_validity);
         if call.error.is_none() && is_late {
+            let granted = first.map_or(NodeMask::EMPTY, |lease| self.locks.votes(lease));
+            let error = LockError::Expired(self.ballot_of(granted, Cause::None, now));
             self.give_back(&mut call, 0, now);
+            call.failed = Some((now, error.clone()));
             if self.plan_retry(index, now) {
                 self.locks.ops.at_mut(index).outcome = Verdict::Open;
                 self.sets.calls.insert(index, call);
                 return None;
             }
-            call.error = Some(LockError::Expired(self.no_ballot(Cause::None, now)));
+            call.error = Some(error);
         }
         let op = self.locks.ops.id(index);
         self.locks.close_op(index);

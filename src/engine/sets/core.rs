@@ -11,6 +11,7 @@ use crate::error::{ExtendError, LockError, UnlockError, Unlocked};
 use crate::key::Key;
 use crate::options::LockOptions;
 use crate::slab::OpIndex;
+use crate::time::Instant;
 
 /// The most keys of a set.
 pub(super) const KEYS_MAX: usize = 64;
@@ -42,6 +43,8 @@ pub(super) struct Call {
     /// The first slot is the slot that this client left. If all slots are taken, the call waits for it.
     pub(super) has_left_first: bool,
     pub(super) options: LockOptions,
+    /// When and why the call last failed to get a key, or the whole set.
+    pub(super) failed: Option<(Instant, LockError)>,
     /// The call ends with this error, as soon as no attempt is under way.
     pub(super) error: Option<LockError>,
 }
@@ -112,6 +115,7 @@ impl Call {
             has_repeated: false,
             has_left_first: false,
             options,
+            failed: None,
             error: None,
         }
     }
@@ -156,17 +160,26 @@ impl Call {
         }
     }
 
-    /// Why the first key that was denied is not held.
-    pub(super) fn first_error(&self) -> Option<LockError> {
-        self.members.iter().find_map(|member| match &member.state {
-            State::Denied(error) => Some(error.clone()),
+    /// Why the first key that was denied is not held. A slot for which there was no room may be free.
+    pub(super) fn first_error(&self) -> Option<&LockError> {
+        let mut errors = self.members.iter().filter_map(|member| match &member.state {
+            State::Denied(error) => Some(error),
             State::Free | State::Asked(_) | State::Waiting(_) | State::Held(_) => None,
-        })
+        });
+        match self.wanted {
+            Wanted::All | Wanted::AllBehindGate => errors.next(),
+            Wanted::One => errors.reduce(|a, b| if matches!(b, LockError::Full) { b } else { a }),
+        }
+    }
+
+    /// Whether other operations have taken the room that the call needs.
+    pub(super) fn lacks_room(&self) -> bool {
+        matches!(self.first_error(), Some(LockError::Full))
     }
 
     /// Whether a denied call may wait: a wait can mend the error of its first denied key.
     pub(super) fn may_wait(&self) -> bool {
-        self.first_error().is_none_or(|error| error.is_transient())
+        self.first_error().is_none_or(LockError::is_transient)
     }
 }
 

@@ -35,7 +35,7 @@ impl Engine {
         }
         if !call.is_under_way() {
             self.locks.close_op(index);
-            return Err(call.first_error().unwrap_or(LockError::Full));
+            return Err(call.first_error().cloned().unwrap_or(LockError::Full));
         }
         self.sets.calls.insert(index, call);
         Ok(self.locks.ops.id(index))
@@ -220,22 +220,46 @@ impl Engine {
 
     /// A call that waits will ask for each denied key again. A call that does not wait ends.
     pub(super) fn wait_or_end(&mut self, index: OpIndex, call: &mut Call, now: Instant) {
-        if call.is_under_way() {
+        if call.is_under_way() || self.waits_for_room(index, call, now) {
             call.forget_denials();
         } else {
             self.end_call(index, call, now);
         }
     }
 
+    /// Whether the call asks again later, because other operations have taken the room for its own.
+    pub(super) fn waits_for_room(&mut self, index: OpIndex, call: &Call, now: Instant) -> bool {
+        call.lacks_room() && self.plan_retry(index, now)
+    }
+
     /// The call ends without what it wants, for the reason of its first denied key.
     pub(super) fn end_call(&mut self, index: OpIndex, call: &mut Call, now: Instant) {
-        let is_over = || LockError::Taken(self.no_ballot(Cause::Queued, now));
-        call.error = Some(call.first_error().unwrap_or_else(is_over));
+        let error = call.first_error().cloned();
+        self.end_for(index, call, error, now);
+    }
+
+    /// The call ends without what it wants. Its end may have cut the last round before the nodes could
+    /// answer: then what they said before counts.
+    pub(super) fn end_for(
+        &mut self,
+        index: OpIndex,
+        call: &mut Call,
+        error: Option<LockError>,
+        now: Instant,
+    ) {
+        let (is_over, timeout) = (self.is_over(index, now), self.locks.settings.node_timeout);
+        let before = call.failed.take().filter(|(at, _)| {
+            let is_cut = is_over && now < *at + timeout;
+            error.as_ref().is_none_or(|error| is_cut && matches!(error, LockError::NoQuorum(_)))
+        });
+        let queued = || LockError::Taken(self.ballot_of(NodeMask::EMPTY, Cause::Queued, now));
+        call.error = Some(before.map(|(_, error)| error).or(error).unwrap_or_else(queued));
         self.wind_up(index, call, now);
     }
 
-    pub(super) fn no_ballot(&self, cause: Cause, now: Instant) -> Ballot {
-        let none = (NodeMask::EMPTY, NodeMask::EMPTY, NodeMask::EMPTY);
-        self.locks.ballot_of(none, [cause; NODES_MAX], now)
+    /// The ballot of a set: no node denied, and the others did not grant for one cause.
+    pub(super) fn ballot_of(&self, granted: NodeMask, cause: Cause, now: Instant) -> Ballot {
+        let votes = (granted, NodeMask::EMPTY, NodeMask::EMPTY);
+        self.locks.ballot_of(votes, [cause; NODES_MAX], now)
     }
 }

@@ -109,7 +109,7 @@ impl Engine {
         }
         if call.is_under_way() {
             self.plan_poll(index, now);
-        } else {
+        } else if !self.waits_for_room(index, call, now) {
             self.end_call(index, call, now);
         }
     }
@@ -176,7 +176,8 @@ impl Engine {
         if call.may_wait() && self.locks.ops.at(index).plan.is_patient {
             self.wait_for_rest(index, call, now);
         }
-        if call.members.iter().any(|member| member.is_denied() || member.is_free()) {
+        let is_short = call.members.iter().any(|member| member.is_denied() || member.is_free());
+        if is_short && !self.waits_for_room(index, call, now) {
             self.end_call(index, call, now);
         }
     }

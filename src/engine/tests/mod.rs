@@ -26,6 +26,7 @@ mod patience;
 mod prefixed;
 mod refusing;
 mod releasing;
+mod set_ends;
 mod sets;
 mod siblings;
 mod slots;

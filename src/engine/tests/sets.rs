@@ -43,6 +43,10 @@ pub(super) fn serve(rig: &mut Rig, stores: &mut Stores) -> Vec<String> {
                 ["SET", key, token, ..] if store.get(key).is_some_and(|held| held == token) => {
                     "+OK\r\n"
                 }
+                ["SET", key, claim, "PX", _] => {
+                    store.insert(key.to_owned(), claim.to_owned());
+                    "+OK\r\n"
+                }
                 ["SET", ..] => "_\r\n",
                 ["DELIFEQ", key, token] => {
                     if store.get(key).is_some_and(|held| held == token) {
@@ -229,23 +233,6 @@ fn a_call_that_ends_while_it_waits_gives_back_the_keys_that_it_kept() {
 }
 
 #[test]
-fn a_set_whose_time_is_over_without_a_quorum_ends_for_that_reason() {
-    // The call ends before its first round, in its second, and while it waits.
-    for timeout in [30 * MS, 80 * MS, 400 * MS] {
-        let mut rig = Rig::new(3);
-        rig.engine.lock_all(&["a", "b"], &every(50 * MS).timeout(timeout), rig.now).unwrap();
-        let mut result = None;
-        for _ in 0..100 {
-            rig.advance(10 * MS);
-            result = result.or_else(|| rig.lock_result());
-        }
-        let error = result.expect("an end").expect_err("no node answers");
-        assert!(matches!(error, LockError::NoQuorum(_)), "{timeout:?}: {error}");
-        assert_eq!(rig.engine.in_flight(), 0);
-    }
-}
-
-#[test]
 fn a_key_that_a_waiting_call_keeps_is_not_told_as_a_lease() {
     let (mut rig, mut stores) = (Rig::new(3), stores(3));
     hold_elsewhere(&mut stores, "b");
@@ -285,26 +272,6 @@ fn a_key_that_is_lost_while_the_call_waits_is_asked_for_again() {
     let events = run(&mut rig, &mut stores, TTL / 10);
     assert!(matches!(events.as_slice(), [Event::Lock { result: Ok(_), .. }]), "{events:?}");
     assert_eq!(keys_of(&stores), ["a", "b"]);
-}
-
-#[test]
-fn a_set_with_too_little_validity_is_not_handed_over_but_taken_again() {
-    let (mut rig, mut stores) = (Rig::new(3), stores(3));
-    rig.engine.lock_all(&["a", "b"], &every(50 * MS), rig.now).unwrap();
-    serve(&mut rig, &mut stores);
-    // Both members are decided, but the caller looks too late.
-    rig.now = rig.now + TTL;
-    assert!(rig.engine.poll_event(rig.now).is_none());
-    for _ in 0..5 {
-        serve(&mut rig, &mut stores);
-        if let Some(result) = rig.lock_result() {
-            let lease = result.expect("both are free");
-            assert!(rig.engine.remaining_at(lease, rig.now) > TTL / 2);
-            return;
-        }
-        rig.advance(100 * MS);
-    }
-    panic!("it never ends");
 }
 
 #[test]
@@ -420,7 +387,7 @@ fn a_set_is_given_away_whole_or_not_at_all() {
 }
 
 /// The keys as another client left them.
-fn left_by_another(keys: &[&str]) -> Stores {
+pub(super) fn left_by_another(keys: &[&str]) -> Stores {
     let token = |key: &&str| ((*key).to_owned(), format!("token of {key}"));
     vec![keys.iter().map(token).collect(); 3]
 }
