@@ -228,9 +228,19 @@ fn url_fault(url: &str, error: ParseErrorKind) -> &'static str {
     }
 }
 
-/// `text` without its login, for messages.
+/// `text` without its login, and without what may be half of one, for messages.
 fn without_login(text: &str) -> String {
     let (login, place) = text.rsplit_once('@').unwrap_or(("", text));
+    let place = place.split_once('?').map_or(place, |(place, _)| place);
+    // A comma in a password cuts a list behind `user:`.
+    let is_port =
+        |text: &str| text.bytes().take_while(|byte| *byte != b'/').all(|it| it.is_ascii_digit());
+    let place = match place.rsplit_once(':') {
+        Some((host, port)) if login.is_empty() && !is_port(port) && !port.ends_with(']') => {
+            &format!("{host}:***")
+        }
+        _ => place,
+    };
     let place: String = place.chars().take(80).collect();
     // A password may hold anything, even `://`; a scheme holds only letters.
     let scheme = login.split_once("://").map_or("", |(scheme, _)| scheme);
@@ -317,8 +327,12 @@ mod tests {
         assert_eq!(parse("unix://@/r").password, None);
         assert_eq!(parse("redis+unix://u@/r").username.as_deref(), Some("u"));
 
-        let error = Address::parse("redis://u:s3cret@h:99999").unwrap_err();
-        assert!(!format!("{error} {error:?}").contains("s3cret"), "{error}");
+        // A comma in a password cuts a list there.
+        for text in ["redis://u:s3cret@h:99999", "redis://u:s3cret", "redis://h:1?password=s3cret"]
+        {
+            let error = Address::parse(text).unwrap_err();
+            assert!(!format!("{error} {error:?}").contains("s3cret"), "{error}");
+        }
     }
 
     #[test]

@@ -104,9 +104,11 @@ impl Round {
         if electorate.is_blocked_by(against) { Decision::Lost } else { Decision::Open }
     }
 
-    /// Whether the round lost because other clients hold the key, and not because nodes failed.
+    /// Whether the round lost because other clients hold the key, and not because nodes failed. A node
+    /// for which the attempt still waits may fail.
     pub(crate) const fn is_taken(&self, electorate: &Electorate) -> bool {
-        !self.denied.is_empty() && !electorate.is_blocked_by(self.failed.union(self.unknown))
+        let silent = self.failed.union(self.unknown).union(self.awaited);
+        !self.denied.is_empty() && !electorate.is_blocked_by(silent)
     }
 }
 
@@ -209,6 +211,21 @@ mod tests {
         round.enter(node(1), Vote::Denied);
         assert_eq!(round.decide(&both), Decision::Lost);
         assert!(round.is_taken(&both));
+    }
+
+    /// Two nodes hold the key, one has failed, and two are not connected yet.
+    #[test]
+    fn a_node_for_which_an_attempt_waits_is_no_sign_that_the_lock_is_taken() {
+        let five = Electorate::of(NodeMask::first(5), 3);
+        let mut round = Round { written: NodeMask::first(2), ..Round::default() };
+        round.enter(node(0), Vote::Denied);
+        round.enter(node(1), Vote::Denied);
+        round.awaited = [node(3), node(4)].into_iter().collect();
+        round.enter(node(2), Vote::Failed(Cause::ConnectTimeout));
+        assert_eq!(round.decide(&five), Decision::Lost);
+        assert!(!round.is_taken(&five));
+        round.awaited = NodeMask::EMPTY;
+        assert!(round.is_taken(&five), "the others were asked, and may have granted");
     }
 
     #[test]

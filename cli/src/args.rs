@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 
 use super::bench_args::BenchArgs;
 use super::duration::{duration, ttl, wait};
@@ -37,7 +37,7 @@ Exit codes:
   64     the command line is wrong
   69     no quorum: too few nodes could be reached or answered in time; status, leader: unknown; ls: locks
          may be missing
-  70     run, elect: a lock was lost before or while CMD ran, or --max-hold was over; unlock, extend: it is no longer held
+  70     run: a lock was lost, or --max-hold was over; elect: CMD ended after its term; unlock, extend: it is no longer held
   71     the operating system refused something
   75     the lock is taken; ls --wait: a lock still has no vote to spare
   77     no quorum: nodes refuse the user, the password or a command of this user
@@ -162,7 +162,7 @@ pub(crate) struct DemoArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-They live on 127.0.0.1 until this command is ended, and keep nothing.
+The nodes listen on 127.0.0.1 until this command ends, and store nothing.
 
 Example:  redbolt node --port 7001
           REDBOLT_NODES=127.0.0.1:7001,127.0.0.1:7002,127.0.0.1:7003 redbolt doctor")]
@@ -205,6 +205,7 @@ pub(crate) struct LockArgs {
 
 /// How much of a lock a command takes.
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("reads_or_writes").args(["read", "write"]))]
 pub(crate) struct ShareArgs {
     /// Take one of N slots of the lock, 1 to 63: at most N hold it at the same time. CMD finds its
     /// number, from 0 on, in its environment as REDBOLT_SLOT
@@ -220,15 +221,16 @@ pub(crate) struct ShareArgs {
     /// With --read or --write: the most readers at the same time, 1 to 63. Every reader and writer of the
     /// lock must give the same number
     #[arg(long, value_name = "N", value_parser = slots_parser(), default_value = "16")]
+    #[arg(requires = "reads_or_writes")]
     pub(crate) readers: u8,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
 With --force it names the holder, asks, and takes the lock from that holder and no other: if
-another client has got it meanwhile, that client keeps it. The holder does not stop by that: it works on
+another client has got it meanwhile, that client keeps it. This does not stop the holder: it works on
 until it learns of its loss, so stop it first, or let the resource refuse it by its fence. The holder is
-told: redbolt run and elect look at once, and end CMD within their --grace. Where no word reaches them
+told: redbolt run and elect look at once, and end CMD within their --grace. If no message reaches them,
 they learn of it with their next extension, after a third of their TTL. A holder that never extends
 its lock works on until its TTL is over. A line on stderr says what redbolt has done.
 
@@ -443,7 +445,7 @@ pub(crate) struct LeaderArgs {
 const RUN_HELP: &str = "\
 redbolt extends a lock at each third of its TTL. It ends CMD if the lock is taken away, or less than
 --grace of it is left. CMD and its process group get TERM. They get KILL after the grace, or sooner:
-once a quarter of the grace is left of the lock. The exit code is then 70. If redbolt is stopped or
+when the lock lasts only a quarter of the grace longer. The exit code is then 70. If redbolt is stopped or
 hangs, its watchdog, a second process, sends that KILL. redbolt passes INT, TERM, HUP, QUIT, USR1
 and USR2 on to CMD. CMD is killed when redbolt is. If redbolt cannot kill a process, a line on
 stderr names the process and the exit code is 79.
@@ -451,8 +453,8 @@ stderr names the process and the exit code is 79.
 A CMD that hangs holds its locks for as long as it hangs. With --max-hold it gets TERM once it has run
 for so long, and KILL after the grace; a line on stderr says so, and the exit code is 70.
 
-While it waits for a lock, a line on stderr says after some seconds who holds it, or which nodes are
-missing; another one follows where that changes.
+While run waits for a lock, it names the holder or the missing nodes on stderr, after some seconds and
+after a change.
 
 redbolt takes several locks at once, all or none, and holds them as one: if one is lost, CMD is ended.
 Commands that want the same locks in another order cannot deadlock.

@@ -122,6 +122,8 @@ fn locks(global: &Global, client: &Client, clients: &Clients) -> Result<Check, F
     let (level, text) = if ls::may_miss(&clients.lists, &listing) {
         let why = not_searched(&listing.nodes).unwrap_or_default();
         (Level::Note, format!("not known, because nodes were not searched: {why}"))
+    } else if !client.is_ready() {
+        (Level::Note, "not known, because too few nodes vote".to_owned())
     } else if tight.is_empty() {
         let text = match listing.locks.iter().filter(|lock| lock.holder.is_some()).count() {
             0 => "none is held".to_owned(),

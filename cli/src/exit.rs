@@ -175,6 +175,11 @@ impl Failure {
 }
 
 impl NodeVote {
+    /// Whether the node granted, or the others had decided before it could answer.
+    fn is_well(&self) -> bool {
+        self.vote == "granted" || self.vote == "unknown" && self.cause == Cause::None.name()
+    }
+
     fn new(name: &str, vote: Vote, denied: Denied) -> Self {
         let of = |cause: Cause| (cause.name(), cause.text());
         let (vote, (cause, text)) = match vote {
@@ -256,7 +261,7 @@ fn by_cause<'a>(votes: impl Iterator<Item = (&'a str, Vote)>) -> Option<String> 
 /// `a, b: connection refused; c: no answer in time`: nodes grouped by cause.
 fn grouped(nodes: &[NodeVote]) -> Option<String> {
     let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
-    for vote in nodes.iter().filter(|vote| vote.vote != "granted") {
+    for vote in nodes.iter().filter(|vote| !vote.is_well()) {
         match groups.iter_mut().find(|(text, _)| *text == vote.text) {
             Some((_, names)) => names.push(&vote.node),
             None => groups.push((vote.text, vec![&vote.node])),

@@ -11,7 +11,7 @@ use crate::args::{Global, LockArgs};
 use crate::exit::{Failure, TAKEN};
 use crate::holders;
 use crate::names::Name;
-use crate::output::{ms, say, short, shown};
+use crate::output::{argument, ms, say, short, shown, slots_of};
 use crate::session::Session;
 use crate::signals::ENDING;
 use crate::waiting::Waiting;
@@ -111,7 +111,7 @@ pub(crate) fn explain(
     // Only a single lock has slots.
     if let ([key], true) = (keys, is_shared) {
         let message = "the lock is taken: others hold the slots that it needs".to_owned();
-        let hint = format!("redbolt ls '{}:slot*' shows the holders", shown(key));
+        let hint = format!("redbolt ls {} shows the holders", slots_of(&shown(key)));
         return told(Failure { message, ..failure }).hint(&hint);
     }
     for key in keys {
@@ -135,5 +135,5 @@ pub(crate) fn explain(
 }
 
 fn status(key: &str) -> String {
-    format!("redbolt status {key} shows the holder and the time left")
+    format!("redbolt status {} shows the holder and the time left", argument(key))
 }

@@ -29,16 +29,18 @@ pub(crate) fn run(global: &Global, args: &LsArgs) -> Result<(), Failure> {
     let limit = usize::try_from(args.limit).unwrap_or(usize::MAX);
     let end = args.wait.map(|wait| now() + wait);
     let mut before = None;
-    let (mut listing, count) = loop {
+    let (mut listing, count, is_unknown) = loop {
         let listing = search(&client, prefix(global), &args.pattern.0, limit)?;
+        // Only nodes that vote show who holds a lock.
+        let is_unknown = may_miss(&lists, &listing) || !client.is_ready();
         let all = without_spare(&listing);
         // A lock that is taken just now has its last votes a moment later.
         let count = match &before {
             Some(before) => all.intersection(before).count(),
             None => all.len(),
         };
-        if count == 0 || end.is_none_or(|end| end <= now()) {
-            break (listing, count);
+        if count == 0 && !is_unknown || end.is_none_or(|end| end <= now()) {
+            break (listing, count, is_unknown);
         }
         before = Some(all);
         sleep(LOOK_AGAIN);
@@ -46,14 +48,13 @@ pub(crate) fn run(global: &Global, args: &LsArgs) -> Result<(), Failure> {
     if args.long {
         listing.locks.sort_by_key(|lock| Reverse(held_for(lock)));
     }
-    let may_miss = may_miss(&lists, &listing);
     if global.json {
         listing.locks.iter().try_for_each(|lock| say(json(lock)))?;
     } else if !listing.locks.is_empty() {
         let width = terminal::width();
         let locks = listing.locks.iter();
         say(if args.long { long_table(locks).fit(width) } else { table(locks).fit(width) })?;
-    } else if !may_miss {
+    } else if !is_unknown {
         say(format_args!("no locks match {}", shown(&args.pattern.0)))?;
     }
     if count > 0 && !global.json {
@@ -73,6 +74,8 @@ pub(crate) fn run(global: &Global, args: &LsArgs) -> Result<(), Failure> {
         let is_denied = |node: &Searched| matches!(node.cause, Cause::None | Cause::NoPermission);
         let hint = if listing.nodes.iter().all(is_denied) { LIST_RIGHTS } else { DOCTOR };
         note(format_args!("not searched: {left_out}; {hint}"));
+    } else if !client.is_ready() {
+        note(format_args!("too few nodes vote, so locks may be missing or unknown; {DOCTOR}"));
     }
     let mut holders = listing.locks.iter().filter_map(|lock| lock.holder.as_ref());
     if !global.json
@@ -80,7 +83,7 @@ pub(crate) fn run(global: &Global, args: &LsArgs) -> Result<(), Failure> {
     {
         note(format_args!("where the holder has no name, {why}"));
     }
-    match (may_miss, end) {
+    match (is_unknown, end) {
         (true, _) => Err(Failure::code(NO_QUORUM)),
         // Nothing is known of the locks beyond the limit.
         (false, Some(_)) if !listing.is_whole => Err(Failure::code(NO_QUORUM)),

@@ -117,6 +117,22 @@ impl Paint {
     }
 }
 
+/// A key as an argument that a shell takes as one word.
+pub(crate) fn argument(key: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "_-./:@%+=,".contains(c);
+    let word = if key.chars().all(is_plain) && !key.is_empty() {
+        key.to_owned()
+    } else {
+        format!("'{}'", key.replace('\'', r"'\''"))
+    };
+    if key.starts_with('-') { format!("-- {word}") } else { word }
+}
+
+/// The pattern for the slots of a lock, as an argument.
+pub(crate) fn slots_of(key: &str) -> String {
+    argument(&format!("{key}:slot*"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -135,5 +151,20 @@ mod tests {
         for (duration, text) in table {
             assert_eq!(short(duration), text);
         }
+    }
+
+    #[test]
+    fn a_shell_takes_each_key_as_one_word() {
+        for (key, word) in [
+            ("sku:42", "sku:42"),
+            ("a b", "'a b'"),
+            ("ab;rm x", "'ab;rm x'"),
+            ("it's", r"'it'\''s'"),
+            ("-k", "-- -k"),
+            ("", "''"),
+        ] {
+            assert_eq!(argument(key), word);
+        }
+        assert_eq!(slots_of("s"), "'s:slot*'");
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use std::{env, fs};
 
 use clap::ValueEnum as _;
+use redbolt::inspect::Address;
 use toml::{Table, Value};
 
 use crate::args::{Global, Switch, word};
@@ -267,8 +268,12 @@ fn login(address: &str) -> Option<&str> {
     Some(login.split_once("://").map_or(login, |(_, login)| login))
 }
 
-/// A list of addresses with `***` for each password.
+/// A list of addresses with `***` for each password. What is no address may be a part of one, because a
+/// comma in a password cuts it: then no part is shown.
 fn without_passwords(nodes: &str) -> String {
+    if nodes.split(',').any(|address| Address::parse(address).is_err()) {
+        return "***".to_owned();
+    }
     let masked = |address: &str| match login(address).and_then(|login| login.split_once(':')) {
         Some((user, password)) => {
             address.replacen(&format!("{user}:{password}@"), &format!("{user}:***@"), 1)
@@ -289,5 +294,8 @@ mod tests {
             without_passwords(nodes),
             "redis://u:***@h:1,:***@h:2,unix://u:***@/path,redis://u@h:3,h:4"
         );
+        for broken in ["redis://u:s3,cret@h:1", "redis://h:1?password=s3cret"] {
+            assert_eq!(without_passwords(broken), "***");
+        }
     }
 }

@@ -11,7 +11,7 @@ use redbolt::{Cause, Client, Config, now};
 use crate::duration::FOREVER;
 use crate::exit::{DOCTOR, causes};
 use crate::inspect::{KeyState, NodeKey, SeenLock};
-use crate::output::{note_between, short, shown};
+use crate::output::{note_between, short, shown, slots_of};
 use crate::progress::Progress;
 use crate::{holders, inspect, look};
 
@@ -150,7 +150,8 @@ impl Teller {
             }
             Why::Held(held) => format!("waits for {held}"),
             Why::NoSlot => {
-                format!("waits for {key}: redbolt ls '{key}:slot*' shows the holders of its slots")
+                let slots = slots_of(key);
+                format!("waits for {key}: redbolt ls {slots} shows the holders of its slots")
             }
             Why::HeldByAnother | Why::Unclear => {
                 format!("waits for {key}: this user may not see who holds it")

@@ -333,9 +333,10 @@ impl Watch<'_> {
         let nodes = self.session.driver.nodes();
         let listed = nodes.iter().zip((0..).map_while(NodeId::new));
         let listed = listed.filter(|(node, _)| node.state != NodeState::Unlisted);
-        let absent = listed
-            .clone()
-            .filter(|(node, id)| node.state != NodeState::Admitted && !votes.contains(*id));
+        // A node that cannot be reached says nothing of its memory.
+        let is_new =
+            |state: NodeState| matches!(state, NodeState::Quarantined(_) | NodeState::Refused);
+        let absent = listed.clone().filter(|(node, id)| is_new(node.state) && !votes.contains(*id));
         let names: Vec<&str> = absent.map(|(node, _)| &*node.name).collect();
         let held = format!("only {} of {} nodes still hold it", votes.count(), listed.count());
         if names.is_empty() {

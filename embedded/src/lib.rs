@@ -3,9 +3,8 @@
 //! around it.
 //!
 //! Layer: [`model`] and its request parser are sans-IO (bytes and `now` in, bytes out). The server
-//! stands above the line, with sockets, threads and clocks. It is written from the answers of real
-//! servers, never from a client's code. This crate depends on no part of Redbolt, so it cannot
-//! repeat a mistake made there.
+//! stands above the line, with sockets, threads and clocks. We wrote the model from the answers of
+//! real servers, never from a client's code. It shares no code with Redbolt, and so no bug.
 //!
 //! ```
 //! # fn main() -> Result<(), redbolt_embedded::NodesError> {

@@ -27,7 +27,8 @@ impl Table {
             return Err(LockError::Closed);
         }
         let call = self.calls.open(CallKind::Lock).ok_or(LockError::Full)?;
-        let Some(queue) = self.queues.enter_for(key, options.share, now) else {
+        let Some(queue) = self.queues.enter_for(key, options.share, patience.is_patient, now)
+        else {
             self.calls.close(call);
             return Err(LockError::Full);
         };
@@ -53,7 +54,7 @@ impl Table {
             // An attempt would be in vain: this process holds the key itself.
             self.queues.leave(queue);
             self.calls.close(call);
-            return Err(LockError::Taken(self.rules.queued_ballot(holder.voters)));
+            return Err(LockError::Taken(self.rules.queued_ballot(holder.votes)));
         } else {
             if !is_contended {
                 self.queues.at_mut(queue).competitor = Some(call);
@@ -64,7 +65,7 @@ impl Table {
         Ok(call)
     }
 
-    /// Begins a call that has no queue. Takes the span if the call begins.
+    /// Begins any call but one for a lock. Takes the span if the call begins.
     pub(super) fn begin(
         &mut self,
         kind: CallKind,
@@ -83,7 +84,7 @@ impl Table {
             }
             Task::Extend { lease, queue, ttl } => {
                 (place.lease, place.queue) = (Some(*lease), Some(*queue));
-                self.begin_extension(*queue, *ttl);
+                self.begin_extension(*queue, *lease, *ttl);
             }
             Task::Acquire { .. }
             | Task::Detach { .. }

@@ -140,7 +140,7 @@ pub(super) enum Stage {
     Free,
     /// Behind other calls of this process for the same key.
     Queued,
-    /// The I/O thread has it, or its command waits for it.
+    /// The driving thread has it, or its command waits for that thread.
     UnderWay,
     Done,
 }

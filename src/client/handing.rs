@@ -52,8 +52,7 @@ impl Table {
         if is_beyond || !Rules::suits(holder, wanted) || rules::is_too_short_to_hand_on(is_short) {
             return Err(lease);
         }
-        holder.turns += 1;
-        holder.held_since = Moment::default();
+        holder.hand_on(Moment::default(), wanted);
         holder.valid_until = lease.deadline();
         // The lease keeps the queue from now on.
         self.leave_queue(next);

@@ -49,8 +49,8 @@ impl Table {
         until
     }
 
-    /// The place of the sleeping thread to wake for the work in the table; each sleep is named once. A
-    /// caller that `leads` does the work itself, and leaves the thread at the gate asleep.
+    /// The place of the sleeping thread to wake for the work in the table. The next call returns `None`
+    /// until a thread sleeps again. A caller that `leads` does the work itself, and leaves the thread at the gate asleep.
     pub(super) fn must_wake(&mut self, leads: bool) -> Option<Place> {
         let (place, until) = self.sleeping.asleep?;
         let must_listen = std::mem::take(&mut self.sleeping.must_listen);
@@ -105,7 +105,11 @@ impl Table {
 
     /// A lead begins. Returns false, and takes nothing, if there is no command, or if the leader's
     /// call is done.
-    pub(super) fn take_leads_commands(&mut self, lead: &Lead, commands: &mut Vec<Command>) -> bool {
+    pub(super) fn take_commands_of_lead(
+        &mut self,
+        lead: &Lead,
+        commands: &mut Vec<Command>,
+    ) -> bool {
         let is_done = lead.call.is_some_and(|call| self.calls.at(call).stage == Stage::Done);
         if is_done || self.commands.is_empty() {
             return false;
@@ -132,8 +136,8 @@ impl Table {
         Some(LeadEnd { taken, ..self.end_lead(Some(due()), own) })
     }
 
-    /// The leader's call is over, or the leader leaves. It leads again for the `own` calls that are
-    /// left to it. The driver must be driven at `due`; `None` if at once.
+    /// The leader's call is over, or the leader leaves. The same caller leads again for the `own` calls
+    /// that are left to it. The driver must be driven at `due`; `None` if at once.
     pub(super) fn end_lead(&mut self, due: Option<Instant>, own: usize) -> LeadEnd {
         (self.sleeping.is_led, self.sleeping.must_leave) = (false, false);
         if due.is_some()

@@ -17,6 +17,8 @@ use super::indices::{CallIndex, QueueIndex};
 use super::rules::Rules;
 use super::table::Table;
 use crate::driver::Lease;
+use crate::engine::LeaseId;
+use crate::key;
 use crate::rules;
 use crate::time::Instant;
 
@@ -58,9 +60,7 @@ impl Table {
             self.end_linger(queue);
             return false;
         }
-        holder.turns += 1;
-        holder.held_since = Moment::of(now);
-        holder.linger = wanted.linger_limit();
+        holder.hand_on(Moment::of(now), wanted);
         let Some(lease) = here.lingering.take() else { return false };
         // The lease keeps the queue from now on. No listener waits for the call yet.
         self.queues.leave(queue);
@@ -70,11 +70,21 @@ impl Table {
 
     /// The client computes the time to linger from the TTL of the last SET. An extension by another TTL
     /// ends it.
-    pub(super) fn begin_extension(&mut self, queue: QueueIndex, ttl: Duration) {
+    pub(super) fn begin_extension(&mut self, queue: QueueIndex, lease: LeaseId, ttl: Duration) {
         if let Some(holder) = &mut self.queues.at_mut(queue).holder
+            && holder.id == lease
             && rules::ends_time_to_linger(holder.ttl != ttl)
         {
             holder.linger = Duration::ZERO;
+        }
+    }
+
+    /// A call for several keys asks the nodes. A key that lingers here would deny it.
+    pub(super) fn end_linger_of_keys(&mut self, name: &[u8]) {
+        for key in key::split(name).unwrap_or_default() {
+            if let Some(queue) = self.queues.of(key) {
+                self.end_linger(queue);
+            }
         }
     }
 

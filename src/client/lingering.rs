@@ -10,8 +10,10 @@ use super::table::{Command, Table, Task};
 use crate::config::Config;
 use crate::driver::{Lease, LeasePool};
 use crate::engine::{Engine, LeaseId};
+use crate::key::{self, Key};
 use crate::options::LockOptions;
 use crate::quorum::NodeMask;
+use crate::retry::Retry;
 use crate::time::Instant;
 use crate::token::TokenBytes;
 
@@ -43,8 +45,12 @@ impl Desk {
     }
 
     fn asks(&mut self, options: &LockOptions) -> CallIndex {
+        self.asks_for(b"k", options)
+    }
+
+    fn asks_for(&mut self, key: &[u8], options: &LockOptions) -> CallIndex {
         let patience = options.patience(self.now);
-        self.table.begin_lock(b"k", options, patience, &mut CallSpan::none(), self.now).unwrap()
+        self.table.begin_lock(key, options, patience, &mut CallSpan::none(), self.now).unwrap()
     }
 
     /// The commands for the driving thread.
@@ -186,9 +192,44 @@ pub(super) fn a_lock_that_was_extended_by_another_ttl_does_not_linger() {
     once(|| {
         let mut desk = Desk::new();
         let held = desk.wins(&options());
-        desk.table.begin_extension(held.0, TTL / 2);
+        desk.table.begin_extension(held.0, held.1.id(), TTL / 2);
         desk.drops(held);
         assert_eq!(desk.commands(), ["release"]);
+        // The extension of a former lease changes nothing.
+        let (former, held) = (LeaseId::nth(9), desk.wins(&options()));
+        desk.table.begin_extension(held.0, former, TTL / 2);
+        desk.drops(held);
+        assert!(desk.commands().is_empty());
+    });
+}
+
+#[test]
+fn a_lease_that_is_handed_on_lingers_as_its_new_caller_wants() {
+    once(|| {
+        let plain = LockOptions::new(TTL);
+        for (first, second, after) in
+            [(options(), &plain, vec!["release"]), (plain.clone(), &options(), vec![])]
+        {
+            let mut desk = Desk::new();
+            let held = desk.wins(&first);
+            let call = desk.asks(&second.clone().retry(Retry::default()));
+            desk.drops(held);
+            let held = desk.taken(call);
+            desk.drops(held);
+            assert_eq!(desk.commands(), after);
+        }
+    });
+}
+
+#[test]
+fn a_call_for_several_keys_ends_the_lingering_of_each() {
+    once(|| {
+        let mut desk = Desk::new();
+        let held = desk.wins(&options());
+        desk.drops(held);
+        let keys = [b"a", b"k"].map(|key| Key::from_slice(&key[..]));
+        desk.asks_for(&key::join(&keys), &LockOptions::new(TTL));
+        assert_eq!(desk.commands(), ["release", "acquire"]);
     });
 }
 

@@ -261,7 +261,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The errors of [`try_lock`](Self::try_lock), from the last attempt.
+    /// The errors of [`try_lock`](Self::try_lock), from the last attempt. If the call's end cuts
+    /// that attempt, what the nodes said before counts.
     pub fn lock(
         &self,
         key: impl AsRef<[u8]>,
@@ -276,7 +277,7 @@ impl Client {
     /// all of them, or none.
     ///
     /// The guard ends with the first of its keys to end. Its calls, and its drop, concern all keys:
-    /// a node counts as extended or released if it did so for each. It costs one write per node and
+    /// an extension or a release succeeds if each key has a quorum. It costs one write per node and
     /// one round trip, as for a single key. Votes are counted per key, so several keys and single
     /// keys exclude each other, whatever client takes them.
     ///
@@ -393,8 +394,9 @@ impl Client {
     }
 
     /// Takes over the locks of several keys, each by its token
-    /// ([`Guard::token_of`]), under one guard without a fence. If a key cannot be taken over, the
-    /// client leaves all of them as they are. Otherwise like [`adopt`](Self::adopt).
+    /// ([`Guard::token_of`]), under one guard. A guard of several keys has no fence. If one key
+    /// cannot be taken over, the caller gets no guard. The others stay, with the new TTL. Otherwise
+    /// like [`adopt`](Self::adopt).
     ///
     /// # Errors
     ///

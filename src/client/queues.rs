@@ -2,6 +2,7 @@
 //! competes for the key on the network, and the waiters, first-in first-out.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::time::Duration;
 
 use super::calls::{Calls, Stage};
@@ -22,7 +23,7 @@ pub(super) struct Holder {
     pub(super) id: LeaseId,
     /// Its deadline at the last check.
     pub(super) valid_until: Instant,
-    pub(super) voters: NodeMask,
+    pub(super) votes: NodeMask,
     /// When its present caller got it; unknown until the table first looks.
     pub(super) held_since: Moment,
     /// How often the lease was handed on in this process.
@@ -39,6 +40,15 @@ pub(super) struct Holder {
     pub(super) linger: Duration,
     /// The last noted end of its time to linger.
     pub(super) lingers_until: Instant,
+}
+
+impl Holder {
+    /// Another caller of this process gets the lease.
+    pub(super) fn hand_on(&mut self, held_since: Moment, wanted: &LockOptions) {
+        self.turns += 1;
+        self.held_since = held_since;
+        self.linger = wanted.linger_limit();
+    }
 }
 
 #[derive(Debug)]
@@ -77,26 +87,37 @@ impl Queues {
     /// The queue of `key`; one more call names it from now on. `None` if all indices of
     /// queues are in use.
     fn enter_with(&mut self, key: &[u8], slots: u8) -> Option<QueueIndex> {
-        if let Some(&index) = self.by_key.get(key) {
-            let queue = self.at_mut(index);
-            queue.refs += 1;
-            queue.slots = queue.slots.max(slots);
-            return Some(index);
+        let queues = &mut self.queues;
+        match self.by_key.entry(Key::from_slice(key)) {
+            Entry::Occupied(entry) => {
+                let queue = queues.at_mut(*entry.get());
+                queue.refs += 1;
+                queue.slots = queue.slots.max(slots);
+                Some(*entry.get())
+            }
+            Entry::Vacant(entry) => {
+                let index = queues.take(KeyQueue::empty)?;
+                let queue = queues.at_mut(index);
+                key::replace(&mut queue.key, key);
+                (queue.refs, queue.slots, queue.is_named) = (1, slots, true);
+                Some(*entry.insert(index))
+            }
         }
-        let index = self.queues.take(KeyQueue::empty)?;
-        let queue = self.at_mut(index);
-        key::replace(&mut queue.key, key);
-        (queue.refs, queue.slots, queue.is_named) = (1, slots, true);
-        self.by_key.insert(Key::from_slice(key), index);
-        Some(index)
+    }
+
+    /// The queue of a key, if there is one.
+    pub(super) fn of(&self, key: &[u8]) -> Option<QueueIndex> {
+        self.by_key.get(key).copied()
     }
 
     /// The queue of a call for the lock `name`. A lock with slots has one queue per slot. The call enters
-    /// the shortest, and may still win another slot.
+    /// the shortest, and may still win another slot. A call that may not wait prefers a slot that this
+    /// process does not hold.
     pub(super) fn enter_for(
         &mut self,
         name: &[u8],
         share: Share,
+        is_patient: bool,
         now: Instant,
     ) -> Option<QueueIndex> {
         let slots = match share {
@@ -107,7 +128,9 @@ impl Queues {
         let len = |key: &Key| {
             let queue = self.by_key.get(key).map(|index| self.at(*index));
             let is_held = |queue: &KeyQueue| queue.holder.is_some_and(|it| it.valid_until > now);
-            queue.map_or(0, |queue| queue.refs.saturating_add(is_held(queue).into()))
+            let is_held = queue.is_some_and(is_held);
+            let len = queue.map_or(0, |queue| queue.refs).saturating_add(is_held.into());
+            (is_held && !is_patient, len)
         };
         let key = (0..slots).map(|slot| key::slot(name, slot)).min_by_key(len)?;
         self.enter_with(&key, slots)
@@ -171,7 +194,7 @@ impl Queues {
         self.at_mut(index).holder = Some(Holder {
             id: lease.id(),
             valid_until: lease.deadline(),
-            voters: lease.votes(),
+            votes: lease.votes(),
             held_since: Moment::default(),
             turns: 0,
             is_wanted_elsewhere: false,

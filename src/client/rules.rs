@@ -7,9 +7,11 @@ use super::queues::Holder;
 use super::sync::Mutex;
 use crate::config::Config;
 use crate::engine::{Engine, Prefix};
-use crate::error::{Ballot, Cause, ConfigError, ConnectError, LockError, SEVERAL_KEYS};
+use crate::error::{
+    Ballot, Cause, ConfigError, ConnectError, LockError, ONLY_ONE_HAS_SLOTS, SEVERAL_KEYS,
+};
 use crate::key;
-use crate::options::LockOptions;
+use crate::options::{LockOptions, Share};
 use crate::quorum::{Drift, Electorate, NODES_MAX, NodeMask};
 use crate::retry::Retry;
 use crate::rules;
@@ -83,27 +85,34 @@ impl Rules {
     /// Refuses at once a call that the engine would refuse. Otherwise a queued call would learn of it
     /// only at its turn.
     pub(super) fn check(&self, key: &[u8], options: &LockOptions) -> Result<(), LockError> {
+        self.check_options(options)?;
+        self.check_key(key)?;
+        options.share.check(key)
+    }
+
+    /// As [`check`](Self::check), for several keys.
+    pub(super) fn check_all(&self, name: &[u8], options: &LockOptions) -> Result<(), LockError> {
+        self.check_options(options)?;
+        if options.share != Share::Whole {
+            return Err(LockError::InvalidKeys { why: ONLY_ONE_HAS_SLOTS });
+        }
+        if options.linger_ms > 0 {
+            return Err(LockError::NoLinger { why: SEVERAL_KEYS });
+        }
+        key::split(name).unwrap_or_default().into_iter().try_for_each(|key| self.check_key(key))
+    }
+
+    fn check_key(&self, key: &[u8]) -> Result<(), LockError> {
+        if self.prefix.is_plain(key) { Ok(()) } else { self.prefix.check_taken(key) }
+    }
+
+    fn check_options(&self, options: &LockOptions) -> Result<(), LockError> {
         let ttl_ms = u64::try_from(options.ttl.as_millis()).unwrap_or(u64::MAX);
         let (least, most) = (self.least_ttl, self.most_ttl);
         if !(least..=most).contains(&Duration::from_millis(ttl_ms)) {
             return Err(LockError::InvalidTtl { ttl: options.ttl, least, most });
         }
-        if !self.prefix.is_plain(key) {
-            self.prefix.check_taken(key)?;
-        }
-        options.share.check(key)?;
         options.check_linger(self.is_woken, self.has_limits)
-    }
-
-    /// As [`check`](Self::check), for several keys.
-    pub(super) fn check_all(&self, name: &[u8], options: &LockOptions) -> Result<(), LockError> {
-        for key in key::split(name).unwrap_or_default() {
-            self.check(key, options)?;
-        }
-        if options.linger_ms > 0 {
-            return Err(LockError::NoLinger { why: SEVERAL_KEYS });
-        }
-        Ok(())
     }
 
     /// How often a lease may be handed on before it is released.
@@ -172,8 +181,8 @@ impl Rules {
         {
             return LockError::NoQuorum(ballot);
         }
-        let voters = holder.map_or(NodeMask::EMPTY, |holder| holder.voters);
-        LockError::Taken(self.queued_ballot(voters))
+        let votes = holder.map_or(NodeMask::EMPTY, |holder| holder.votes);
+        LockError::Taken(self.queued_ballot(votes))
     }
 
     /// Checks a lease again just before its caller gets it.
@@ -197,6 +206,7 @@ impl Rules {
             unknown: NodeMask::EMPTY,
             causes: [cause; NODES_MAX],
             names,
+            listed: electorate.nodes(),
             quorum: electorate.least(),
             is_joint: electorate.is_joint(),
             quarantine_ms: 0,
@@ -249,7 +259,7 @@ pub(super) mod tests {
         Holder {
             id: LeaseId::nth(0),
             valid_until: Instant::MAX,
-            voters: NodeMask::first(1),
+            votes: NodeMask::first(1),
             held_since: super::super::counting::Moment::default(),
             turns: 0,
             is_wanted_elsewhere: false,

@@ -156,7 +156,7 @@ impl Network {
 
     /// Drives in the place of the I/O thread.
     fn lead(&mut self, inner: &Inner, mut lead: Lead, sockets: &Bed) -> Option<LeadEnd> {
-        if !inner.with(|table| table.take_leads_commands(&lead, &mut self.commands))
+        if !inner.with(|table| table.take_commands_of_lead(&lead, &mut self.commands))
             && let Some(end) = self.exchange(inner, Some(&lead))
         {
             return Some(end);

@@ -105,7 +105,7 @@ pub(super) struct Table {
     pub(super) ended: Option<usize>,
     pub(super) rules: Arc<Rules>,
     pub(super) counting: Counting,
-    /// The nodes that may vote, as the I/O thread last saw them.
+    /// The nodes that may vote, as the driving thread last saw them.
     pub(super) voters: NodeMask,
 }
 
@@ -193,6 +193,7 @@ impl Table {
         let (options, ends, span) = (place.options.clone(), place.ends, place.span.take());
         let options = options.without_linger();
         let key = Key::from_slice(options.share.name(&self.queues.at(queue).key));
+        self.end_linger_of_keys(&key);
         self.commands.push(Command::Call(call, Task::Acquire { key, options, ends }, span));
     }
 }

@@ -43,7 +43,7 @@ pub(super) struct Worker {
 /// How often the driving thread takes commands before it writes.
 const ROUNDS_MAX: usize = 8;
 
-/// How the I/O thread goes on after the commands.
+/// How the driving thread goes on after the commands.
 #[derive(Clone, Copy)]
 enum Flow {
     GoesOn,
@@ -95,7 +95,7 @@ impl Worker {
     /// A caller drives in the place of the I/O thread. `None` if the I/O thread has to.
     pub(super) fn lead(&mut self, mut lead: Lead) -> Option<LeadEnd> {
         // The thread that drove before may have carried the leader's command out.
-        if !self.inner.with(|table| table.take_leads_commands(&lead, &mut self.commands)) {
+        if !self.inner.with(|table| table.take_commands_of_lead(&lead, &mut self.commands)) {
             self.gather();
             if let Some(end) = self.exchange(Some(&lead)) {
                 return Some(end);

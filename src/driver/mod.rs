@@ -212,7 +212,7 @@ impl Driver {
         self.engine.acquire(key, options, now)
     }
 
-    /// Before a call for locks: its SETs go behind the releases of dropped leases.
+    /// Before a call for locks: its commands go behind the releases of dropped leases.
     #[inline]
     fn prepare(&mut self, options: &LockOptions, now: Instant) {
         self.collect_dropped(now);
@@ -284,7 +284,13 @@ impl Driver {
     }
 
     pub(crate) fn detach_id(&mut self, lease: LeaseId) -> Result<(), DetachError> {
-        self.engine.detach(lease)
+        let place = self.engine.word(lease);
+        self.engine.detach(lease)?;
+        if let Some(place) = place {
+            // Another process may have the lock from now on, whether the caller takes the result or not.
+            self.pool.set_lost(place, lease);
+        }
+        Ok(())
     }
 
     /// Begins to delete `key` on every node where it holds `token`.
@@ -313,7 +319,9 @@ impl Driver {
         token: impl AsRef<[u8]>,
         options: impl Into<LockOptions>,
     ) -> Result<OpId, ExtendError> {
-        self.engine.adopt(key.as_ref(), token.as_ref(), &options.into(), clock::now())
+        let (options, now) = (options.into(), clock::now());
+        self.prepare(&options, now);
+        self.engine.adopt(key.as_ref(), token.as_ref(), &options, now)
     }
 
     /// Begins to take over the locks of several keys, each by its token. The lease has no fence.
@@ -328,7 +336,9 @@ impl Driver {
         locks: &[(K, T)],
         options: impl Into<LockOptions>,
     ) -> Result<OpId, ExtendError> {
-        self.engine.adopt_all(locks, &options.into(), clock::now())
+        let (options, now) = (options.into(), clock::now());
+        self.prepare(&options, now);
+        self.engine.adopt_all(locks, &options, now)
     }
 
     /// Puts commands that only read to every connected node; their [`Outcome::Query`] follows

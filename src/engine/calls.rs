@@ -73,7 +73,7 @@ impl Engine {
         now: Now,
     ) -> OpId {
         let failed = self.locks.attempt(index, slot, None, now);
-        if is_introduced && failed.is_none() && self.locks.ops.at(index).plan.wakes {
+        if is_introduced && failed.is_none() && self.locks.ops.at(index).plan.is_woken {
             self.introduce(index, now);
         }
         self.follow(failed, now);
@@ -153,7 +153,7 @@ impl Engine {
         let plan = &mut self.locks.ops.at_mut(index).plan;
         plan.ttl_ms = ttl_ms;
         plan.min_validity = options.min_validity;
-        (plan.is_patient, plan.wakes) = (false, false);
+        (plan.is_patient, plan.is_woken) = (false, false);
         if options.retry.is_some() || options.timeout.is_some() {
             plan.retry_as(options, now);
         }

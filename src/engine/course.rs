@@ -131,7 +131,7 @@ impl Engine {
     pub(super) fn begin_wait(&mut self, index: OpIndex, outcome: Verdict, now: Now) -> bool {
         let op = self.locks.ops.at(index);
         let (plan, denied) = (&op.plan, op.round.denied);
-        let is_willing = outcome == Verdict::Taken && plan.wakes && now.real < plan.deadline;
+        let is_willing = outcome == Verdict::Taken && plan.is_woken && now.real < plan.deadline;
         let is_able = || denied.into_iter().any(|id| self.locks.nodes.at(id).can_be_asked());
         if is_willing && self.locks.settings.direct_wake && is_able() {
             self.locks.note_denial(index, denied, now);
@@ -169,7 +169,7 @@ impl Engine {
     pub(super) fn queue_behind(&mut self, index: OpIndex, slot_index: SlotIndex, now: Now) -> bool {
         let op = self.locks.ops.at_mut(index);
         op.set_slot(slot_index);
-        if !rules::queues_behind_woken(op.plan.wakes) {
+        if !rules::queues_behind_woken(op.plan.is_woken) {
             return false;
         }
         let call = self.call(index);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::core::{Engine, Exchange};
-use super::event::{Connection, Event};
+use super::event::Event;
 #[cfg(feature = "metrics")]
 use super::happenings::Happening;
 use super::happenings::notice::Notice;
@@ -22,7 +22,7 @@ use crate::client_name::{ClientId, ClientName};
 use crate::config::Config;
 use crate::error::{Cause, ConfigError, DetachError, ExtendError, LockError, UnlockError};
 use crate::generator::Generator;
-use crate::node::{Node, Now, Wish};
+use crate::node::{Connection, Node, Now};
 use crate::options::LockOptions;
 use crate::query::Query;
 use crate::quorum::{NodeId, NodeMask};
@@ -189,7 +189,7 @@ impl Engine {
     }
 
     /// Begins to take over the lock of a key and token, by extending it to the TTL of the options.
-    /// The call uses only two other options, keep-alive and fence, because they concern the lease
+    /// Of the other options only keep-alive, announced and fence apply: they concern the lease
     /// itself.
     ///
     /// # Errors
@@ -433,11 +433,11 @@ impl Engine {
     fn poll_done(&mut self, now: Instant) -> Option<Event> {
         self.check_if_small();
         while let Some(done) = self.locks.done.pop_front() {
-            let Done::Op(index) = done else {
-                match self.locks.next_loss() {
-                    None => continue,
-                    loss => return loss,
-                }
+            let index = match done {
+                Done::Op(index) => index,
+                // The caller may have released the lease meanwhile.
+                Done::Loss { lease, .. } if self.locks.slots.held(lease).is_none() => continue,
+                Done::Loss { op, lease, cause } => return Some(Event::Lost { op, lease, cause }),
             };
             let kind = self.locks.ops.at(index).kind;
             match kind {
@@ -479,14 +479,7 @@ impl Engine {
 
     /// The next connection to open or close.
     pub fn poll_connection(&mut self) -> Option<(NodeId, Connection)> {
-        loop {
-            let (id, wish) = self.locks.nodes.poll_wish()?;
-            match wish {
-                Wish::Nothing => {}
-                Wish::Connect => return Some((id, Connection::Open)),
-                Wish::Close => return Some((id, Connection::Close)),
-            }
-        }
+        self.locks.nodes.poll_wish()
     }
 
     /// The nodes that have bytes to send.

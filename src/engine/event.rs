@@ -85,14 +85,3 @@ pub enum LostCause {
     /// No quorum holds the key any more: too many nodes have restarted, or were replicas meanwhile.
     Forgotten,
 }
-
-/// The engine's request to the owner of the sockets about a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Connection {
-    /// Open a connection, then call [`handle_connected`](super::Engine::handle_connected) or
-    /// [`handle_lost`](super::Engine::handle_lost).
-    Open,
-    /// Close the connection. The engine has already handled its loss.
-    Close,
-}

@@ -61,9 +61,9 @@ impl Engine {
             }
             // The nodes that are ready may be of other lists.
             self.exchange.wanted = Some((electorate.among_others(), transfers_in_row(&config)));
-            self.exchange.is_changed = true;
-            *self.config = config;
         }
+        self.exchange.is_changed = true;
+        *self.config = config;
         for id in self.locks.nodes.every() {
             self.refresh(id, now);
         }
@@ -93,7 +93,7 @@ impl Engine {
         }
         self.exchange.wanted = None;
         self.exchange.is_changed = true;
-        let settled_at = now.real + self.locks.settings.longest_lease;
+        let settled_at = now.real + self.locks.settings.exchange_pause;
         self.exchange.settled_at = Some(settled_at);
         self.locks.timers.set(Timer::Lists, settled_at);
         let kept = self.locks.change_lists(electorate, in_row, now);

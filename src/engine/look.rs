@@ -204,6 +204,12 @@ impl Engine {
         self.locks.nodes.iter().map(|node| node.releases_owed(now)).sum()
     }
 
+    /// Whether the client has dropped a release that it owed a node, because it had no room for it.
+    #[cfg(feature = "sim")]
+    pub(crate) fn has_dropped_debts(&self) -> bool {
+        self.locks.nodes.iter().any(|node| node.debts.dropped() > 0)
+    }
+
     /// The client ends: reports the nodes to which it owes releases, or whose answers it will not
     /// read.
     pub(crate) fn note_left(&mut self, now: Instant) {

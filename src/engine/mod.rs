@@ -54,10 +54,11 @@ mod wait;
 
 #[cfg(feature = "metrics")]
 pub use crate::histogram::Histogram;
+pub use crate::node::Connection;
 #[cfg(any(test, feature = "sim"))]
 pub(crate) use crate::node::Room;
 pub use core::Engine;
-pub use event::{Connection, Event, LostCause};
+pub use event::{Event, LostCause};
 pub(crate) use happenings::notice::Notice;
 #[cfg(feature = "metrics")]
 pub use happenings::series::Series;

@@ -31,6 +31,8 @@ pub struct Ballot {
     pub(crate) unknown: NodeMask,
     pub(crate) causes: [Cause; NODES_MAX],
     pub(crate) names: Arc<[Box<str>]>,
+    /// The nodes whose votes count: others have a name, and are in no list.
+    pub(crate) listed: NodeMask,
     pub(crate) quorum: u32,
     /// A quorum of each of two lists was needed.
     pub(crate) is_joint: bool,
@@ -41,15 +43,16 @@ pub struct Ballot {
 }
 
 impl Ballot {
-    /// The votes in the order of the configured nodes, each with the node's name.
+    /// The votes of the listed nodes in their order, each with the node's name.
     pub fn votes(&self) -> impl Iterator<Item = (&str, Vote)> {
-        self.names.iter().zip(&self.causes).enumerate().map(|(index, (name, &cause))| {
-            let is_in = |mask: NodeMask| NodeId::new(index).is_some_and(|node| mask.contains(node));
-            let vote = if is_in(self.granted) {
+        let nodes = (0..).map_while(NodeId::new).zip(&*self.names).zip(self.causes);
+        let listed = nodes.filter(|((node, _), _)| self.listed.contains(*node));
+        listed.map(|((node, name), cause)| {
+            let vote = if self.granted.contains(node) {
                 Vote::Granted
-            } else if is_in(self.denied) {
+            } else if self.denied.contains(node) {
                 Vote::Denied
-            } else if is_in(self.unknown) {
+            } else if self.unknown.contains(node) {
                 Vote::Unknown(cause)
             } else {
                 Vote::Failed(cause)
@@ -105,12 +108,14 @@ impl fmt::Display for Ballot {
         if let Some(key) = self.key() {
             write!(f, "{}: ", key.escape_ascii())?;
         }
-        write!(f, "{} of {} granted, {}", self.granted(), self.names.len(), self.needed())?;
+        write!(f, "{} of {} granted, {}", self.granted(), self.listed.count(), self.needed())?;
         let mut mark = "; ";
         for (name, vote) in self.votes() {
             let cause = match vote {
                 Vote::Granted => continue,
                 Vote::Denied => Cause::Held,
+                // The others had decided before this node answered.
+                Vote::Unknown(Cause::None) => continue,
                 Vote::Failed(cause) | Vote::Unknown(cause) => cause,
             };
             write!(f, "{mark}{name}: {cause}")?;

@@ -191,6 +191,9 @@ pub enum LockError {
     System(io::ErrorKind),
 }
 
+/// Why several keys cannot be locked together.
+pub(crate) const ONLY_ONE_HAS_SLOTS: &str = "only a single key has slots";
+
 /// Why no lock can linger where nobody is woken.
 pub(crate) const UNHEARD: &str =
     "direct_wake is off, so the client would not hear which others wait";

@@ -11,7 +11,7 @@ use super::debt::Debts;
 use super::greeting::{Facts, Login};
 use super::pending::{Pending, PendingQueue, Request};
 use super::reading::Reading;
-use super::state::{NodeState, Now, Room, State, Timeouts, Wish};
+use super::state::{Connection, NodeState, Now, Room, State, Timeouts};
 use super::trouble::Trouble;
 use crate::command::Dialect;
 #[cfg(feature = "metrics")]
@@ -31,7 +31,7 @@ pub(crate) struct Node {
     /// Admitted, and without trouble.
     pub(super) is_plain: bool,
     pub(super) trouble: Trouble,
-    pub(super) wish: Wish,
+    pub(super) wish: Option<Connection>,
     /// Why the node does not vote, or why the last connection ended.
     pub(super) cause: Cause,
     /// Whether the client need not wait for the node: its last attempt to connect has ended. False
@@ -82,7 +82,7 @@ impl Node {
             is_changed: true,
             is_plain: false,
             trouble: Trouble::default(),
-            wish: Wish::Nothing,
+            wish: None,
             cause: Cause::NotConnected,
             is_settled: false,
             backoff: Backoff::default(),
@@ -190,11 +190,11 @@ impl Node {
     }
 
     pub(crate) const fn has_wish(&self) -> bool {
-        !matches!(self.wish, Wish::Nothing)
+        self.wish.is_some()
     }
 
-    pub(crate) const fn take_wish(&mut self) -> Wish {
-        std::mem::replace(&mut self.wish, Wish::Nothing)
+    pub(crate) const fn take_wish(&mut self) -> Option<Connection> {
+        self.wish.take()
     }
 
     /// Whether the node's grants count.
@@ -284,7 +284,7 @@ impl Node {
 
     /// Asks the owner to close the socket, after [`handle_lost`](Self::handle_lost).
     pub(crate) const fn close(&mut self) {
-        self.wish = Wish::Close;
+        self.wish = Some(Connection::Close);
         self.is_changed = true;
     }
 

@@ -45,10 +45,11 @@ pub(crate) use channel::{ChannelName, TransfersName};
 pub(crate) use debt::{Debt, DebtDue, REFUSED_DELAY};
 pub(crate) use greeting::{Facts, Login};
 pub(crate) use pending::{Pending, Phase, Request, WaitPart};
+pub use state::Connection;
 pub use state::NodeState;
 #[cfg(any(test, feature = "sim"))]
 pub(crate) use state::Room;
-pub(crate) use state::{Now, State, Step, Timeouts, Wish};
+pub(crate) use state::{Now, State, Step, Timeouts};
 
 use pending::PendingQueue;
 
@@ -93,7 +94,7 @@ impl Node {
         let delay = self.backoff.next(random);
         self.is_settled = !was_healthy || delay > Duration::ZERO;
         self.enter(State::Disconnected { retry_at: now + delay });
-        self.wish = Wish::Nothing;
+        self.wish = None;
         self.output.clear();
         self.input.clear();
         self.decoder = Decoder::new(Limits::default());
@@ -110,7 +111,7 @@ impl Node {
             State::Disconnected { retry_at } => {
                 if retry_at <= now.real {
                     self.enter(State::Connecting { since: now.attended });
-                    self.wish = Wish::Connect;
+                    self.wish = Some(Connection::Open);
                 }
             }
             State::Connecting { since } | State::Greeting { since } => {

@@ -106,11 +106,14 @@ impl NodeState {
     }
 }
 
-/// The node's request to the owner of the socket.
+/// The engine's request to the owner of the sockets about a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wish {
-    Nothing,
-    Connect,
+#[non_exhaustive]
+pub enum Connection {
+    /// Open a connection, then call [`handle_connected`](crate::engine::Engine::handle_connected) or
+    /// [`handle_lost`](crate::engine::Engine::handle_lost).
+    Open,
+    /// Close the connection. The engine has already handled its loss.
     Close,
 }
 

@@ -65,6 +65,11 @@ rules! { LEASES:
     /// A lease is given away although a node may still run a delete or an extension of it.
     UnsettledGivenAway => ByTest { true }
 
+    /// A node that may still run the extension of a failed adoption does not count in a longer one.
+    fn nodes_unsettled(nodes: NodeMask) -> NodeMask { nodes }
+    /// A client forgets the extensions of a failed adoption.
+    UnsettledForgotten => ByTest { NodeMask::EMPTY }
+
     /// A client forgets the token of a lease that it gives away: a late message of a node about the
     /// token concerns another client.
     fn is_forgotten(is_forgotten: bool) -> bool { is_forgotten }

@@ -514,9 +514,7 @@ impl World {
 
     /// Notes a client that dropped releases for want of room: their keys are left to the TTL.
     pub(super) fn note_dropped(&mut self, client: usize) {
-        let this = &self.clients[client];
-        let nodes = this.engine.nodes(this.local(self.now));
-        if nodes.iter().any(|health| health.debts_dropped > 0) {
+        if self.clients[client].engine.has_dropped_debts() {
             self.counts.path(Path::DebtDropped);
         }
     }

@@ -97,6 +97,10 @@ impl World {
 
     /// Faults of a node, which must be up, not frozen and a master.
     fn inflict_on_node(&mut self, fault: Fault, index: usize, mut spell: Global) {
+        // Only some nodes may forget single keys, so such a fault is aimed at one of them.
+        let forgets = matches!(fault, Fault::ClockForward | Fault::Evicted);
+        let index =
+            if forgets { index.checked_rem(self.plan.spare).unwrap_or(index) } else { index };
         let is_loose = index < self.plan.spare;
         let node = &self.nodes[index];
         if !node.is_up || node.is_frozen || node.is_replica {

@@ -82,6 +82,24 @@ fn a_key_that_restarted_nodes_may_have_forgotten_is_never_called_free() {
 }
 
 #[test]
+fn a_list_is_not_called_complete_while_too_few_nodes_vote() {
+    let Some(mut servers) = servers() else { return };
+    on_servers(&servers, &["lock", "k", "--ttl", MAX_TTL]).expect(0);
+    servers[0].restart();
+    servers[1].restart();
+    for pattern in ["*", "other*"] {
+        let listed = on_servers(&servers, &["ls", pattern]).expect(69);
+        assert!(listed.err.contains("too few nodes vote"), "{listed:?}");
+        assert!(!listed.out.contains("no locks match"), "{listed:?}");
+    }
+    let doctor = on_servers(&servers, &["doctor"]);
+    assert!(doctor.out.contains("not known, because too few nodes vote"), "{doctor:?}");
+    // The command looks until the nodes vote again.
+    let listed = on_servers(&servers, &["ls", "--wait", "1m"]).expect(0);
+    assert_eq!(listed.out, "no locks match *\n");
+}
+
+#[test]
 fn a_frozen_node_is_said_not_to_answer_yet_beside_the_holder_of_the_lock() {
     let Some(servers) = servers() else { return };
     let urls: Vec<String> = servers.iter().map(RealServer::url).collect();

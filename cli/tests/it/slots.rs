@@ -65,6 +65,14 @@ fn a_command_that_writes_runs_alone_and_those_that_read_run_together() {
 }
 
 #[test]
+fn a_number_of_readers_alone_takes_no_plain_lock() {
+    let nodes = three();
+    let ended = on(&nodes, &["run", "n", "--readers", "5", "--", "true"]);
+    assert!(ended.code == Some(64) && ended.err.contains("--read"), "{ended:?}");
+    on(&nodes, &["run", "n", "--readers", "5", "--read", "--", "true"]).expect(0);
+}
+
+#[test]
 fn a_slot_that_is_left_held_is_released_by_its_key_and_token() {
     let nodes = three();
     let held = on(&nodes, &["lock", "n", "--ttl", "30s", "--slots", "1", "--json"]).expect(0);

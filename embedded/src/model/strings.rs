@@ -1,4 +1,4 @@
-//! Strings: GET, SET with all its options, and the compare-and-delete commands.
+//! Strings: GET, SET, MSETEX, and the compare-and-delete commands. SET lacks IFDEQ and IFDNE.
 //!
 //! Layer: sans-IO. The model reads options as the flavor's own parser does: it accepts the same
 //! combinations, and reports errors in the same order.

@@ -8,6 +8,7 @@ mod connection;
 mod error;
 mod node;
 mod options;
+mod port;
 
 use std::io;
 use std::sync::Arc;
@@ -130,8 +131,8 @@ impl Nodes {
     ///
     /// # Errors
     ///
-    /// The errors of [`Nodes::state`], and [`NodesError::Io`] if another program has taken the port
-    /// meanwhile. Then the node stays killed.
+    /// The errors of [`Nodes::state`], and [`NodesError::Io`] if the operating system gives no
+    /// socket. Then the node stays killed. No other program can have taken its port.
     pub fn restart(&self, node: usize, memory: Memory) -> Result<(), NodesError> {
         self.ask(node, Order::Restart(memory)).map(drop)
     }
@@ -205,14 +206,14 @@ impl Handle {
 }
 
 fn start_one(options: &NodesOptions, node: usize) -> io::Result<Handle> {
-    let listener = options.listener(node)?;
-    let port = listener.local_addr()?.port();
+    let port = options.port(node)?;
+    let number = port.number;
     let model = options.model(node);
-    let (node_loop, waker) = Node::new(listener, &model, options.clients_max(), FIRST_AGE)?;
+    let (node_loop, waker) = Node::new(port, &model, options.clients_max(), FIRST_AGE)?;
     let (orders, letters) = channel();
     let thread = std::thread::Builder::new().name(format!("redbolt-node-{node}"));
     let thread = thread.spawn(move || node_loop.run(&letters))?;
-    Ok(Handle { port, orders, waker, thread: Some(thread) })
+    Ok(Handle { port: number, orders, waker, thread: Some(thread) })
 }
 
 /// The age that a node reports at its first start.

@@ -9,7 +9,6 @@
 //!   and run on resume, even if their client has gone since.
 
 use std::io::{self, ErrorKind, Write as _};
-use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::time::Duration;
@@ -22,6 +21,7 @@ use rand::rngs::SysRng;
 
 use super::clock;
 use super::connection::{Connection, Fate};
+use super::port::{self, Port};
 use crate::model::{Condition, Life, Memory, Server, ServerOptions};
 
 /// The state of a node.
@@ -63,7 +63,7 @@ pub(super) type Letter = (Order, SyncSender<io::Result<Report>>);
 pub(super) struct Node {
     poll: Poll,
     listener: Option<TcpListener>,
-    port: u16,
+    port: Port,
     clients_max: usize,
     server: Server,
     state: NodeState,
@@ -78,17 +78,16 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// A node on `listener` that reports a start `age` ago.
+    /// A node that listens on `port`, and reports a start `age` ago.
     pub(super) fn new(
-        listener: TcpListener,
+        port: Port,
         options: &ServerOptions,
         clients_max: usize,
         age: Duration,
     ) -> io::Result<(Self, Arc<Waker>)> {
-        let port = listener.local_addr()?.port();
         let poll = Poll::new()?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
-        let server = Server::new(options, life(port, age)?);
+        let server = Server::new(options, life(port.number, age)?);
         let mut node = Self {
             poll,
             listener: None,
@@ -103,7 +102,7 @@ impl Node {
             to_accept: false,
             scratch: vec![0; READ_LEN],
         };
-        node.listen(listener)?;
+        node.listen()?;
         Ok((node, waker))
     }
 
@@ -180,7 +179,9 @@ impl Node {
 
     fn kill(&mut self) {
         self.state = NodeState::Killed;
-        self.listener = None;
+        if let Some(listener) = self.listener.take() {
+            port::close(&listener);
+        }
         self.hang_up();
     }
 
@@ -195,14 +196,14 @@ impl Node {
 
     fn restart(&mut self, memory: Memory) -> io::Result<()> {
         self.kill();
-        let listener = bind_again(self.port)?;
-        self.server.restart(life(self.port, Duration::ZERO)?, memory);
-        self.listen(listener)?;
+        self.server.restart(life(self.port.number, Duration::ZERO)?, memory);
+        self.listen()?;
         self.state = NodeState::Running;
         Ok(())
     }
 
-    fn listen(&mut self, mut listener: TcpListener) -> io::Result<()> {
+    fn listen(&mut self) -> io::Result<()> {
+        let mut listener = self.port.listen()?;
         self.poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
         self.listener = Some(listener);
         self.to_accept = true;
@@ -294,20 +295,6 @@ impl Node {
     }
 }
 
-/// Listens on the node's old port. A process that another thread has just forked holds the old
-/// socket until it executes its program.
-fn bind_again(port: u16) -> io::Result<TcpListener> {
-    let end = clock::now() + BIND_TIMEOUT;
-    loop {
-        match TcpListener::bind(address(port)) {
-            Err(error) if error.kind() == ErrorKind::AddrInUse && clock::now() < end => {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            result => return result,
-        }
-    }
-}
-
 /// A new process life, with its own identities.
 fn life(port: u16, age: Duration) -> io::Result<Life> {
     let mut ids = [[0; 20]; 2];
@@ -318,12 +305,7 @@ fn life(port: u16, age: Duration) -> io::Result<Life> {
     Ok(Life::new(run_id, replid, clock::now(), clock::wall_ms()).age(age).port(port))
 }
 
-pub(super) fn address(port: u16) -> SocketAddr {
-    (Ipv4Addr::LOCALHOST, port).into()
-}
-
 const WAKER: Token = Token(usize::MAX);
 const LISTENER: Token = Token(usize::MAX - 1);
 /// How much a real server reads at a time.
 const READ_LEN: usize = 16 << 10;
-const BIND_TIMEOUT: Duration = Duration::from_secs(1);

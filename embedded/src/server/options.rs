@@ -5,11 +5,7 @@
 use std::fmt;
 use std::io::{self, ErrorKind};
 
-use mio::net::TcpListener;
-use rand::TryRng as _;
-use rand::rngs::SysRng;
-
-use super::node::address;
+use super::port::Port;
 use crate::model::{Flavor, ServerOptions};
 
 /// How many embedded nodes to start, on which ports, and which servers they imitate.
@@ -113,36 +109,16 @@ impl NodesOptions {
         model
     }
 
-    /// A listener for one node.
-    pub(super) fn listener(&self, node: usize) -> io::Result<TcpListener> {
+    /// The port of one node.
+    pub(super) fn port(&self, node: usize) -> io::Result<Port> {
         let Some(first) = self.first_port else {
-            return free_listener();
+            return Port::free();
         };
         let port = u16::try_from(node).ok().and_then(|node| first.checked_add(node));
         let port =
             port.ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "its port is above 65535"))?;
-        TcpListener::bind(address(port)).map_err(|error| {
+        Port::chosen(port).map_err(|error| {
             io::Error::new(error.kind(), format!("port {port} of 127.0.0.1: {error}"))
         })
     }
 }
-
-/// Listens on a free port below the range of outgoing connections. Within that range a client could
-/// get the node's port as its own, even the client that reconnects to a killed node. Then the node
-/// could not come back.
-fn free_listener() -> io::Result<TcpListener> {
-    let mut last = ErrorKind::AddrInUse.into();
-    for _ in 0..ATTEMPTS {
-        let random = SysRng.try_next_u32().map_err(io::Error::other)?;
-        let offset = u16::try_from(random % u32::from(PORTS_LEN)).unwrap_or(0);
-        match TcpListener::bind(address(PORTS_FIRST + offset)) {
-            Ok(listener) => return Ok(listener),
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
-}
-
-const PORTS_FIRST: u16 = 18_000;
-const PORTS_LEN: u16 = 14_000;
-const ATTEMPTS: usize = 200;

@@ -130,6 +130,17 @@ fn a_killed_node_closes_its_connections_and_refuses_new_ones() {
 }
 
 #[test]
+fn nobody_else_gets_the_port_of_a_killed_node() {
+    let nodes = Nodes::start(1).unwrap();
+    let address = nodes.urls()[0].trim_start_matches("redis://").to_owned();
+    nodes.kill(0).unwrap();
+    let taken = std::net::TcpListener::bind(&address).unwrap_err();
+    assert_eq!(taken.kind(), ErrorKind::AddrInUse);
+    nodes.restart(0, Memory::Lost).unwrap();
+    assert_eq!(connect(&nodes, 0).ask(&["PING"]).unwrap(), b"+PONG\r\n");
+}
+
+#[test]
 fn a_node_that_hangs_up_goes_on_for_clients_that_come_back() {
     let nodes = Nodes::start(1).unwrap();
     let mut wire = connect(&nodes, 0);

@@ -10,9 +10,7 @@ mod keep_alive;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::engine::event::LostCause;
 use crate::engine::locks::op::OpId;
-use crate::engine::locks::slot::LeaseId;
 use crate::quorum::NodeMask;
 use crate::slab::{Index, KeepIndex, Slab, SlotIndex};
 use crate::time::Instant;
@@ -47,14 +45,6 @@ pub(in crate::engine) struct Claimed {
     pub(in crate::engine) nodes: NodeMask,
 }
 
-/// The loss of a lease that is not reported yet.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::engine) struct Loss {
-    pub(in crate::engine) lease: LeaseId,
-    pub(in crate::engine) op: OpId,
-    pub(in crate::engine) cause: LostCause,
-}
-
 /// All entries of an engine.
 #[derive(Clone, Debug, Default)]
 pub(in crate::engine) struct Keeps {
@@ -63,7 +53,6 @@ pub(in crate::engine) struct Keeps {
     by_slot: Vec<Option<KeepIndex>>,
     /// Slots of leases whose deadline the engine has moved.
     pub(in crate::engine) changed: VecDeque<SlotIndex>,
-    pub(in crate::engine) losses: VecDeque<Loss>,
 }
 
 impl Keeps {

@@ -120,7 +120,6 @@ impl Locks {
     #[must_use]
     pub(in crate::engine) fn judge_attempt(&mut self, index: OpIndex, now: Now) -> Option<Failed> {
         let slot_index = self.ops.at(index).slot();
-        let is_gated = self.slots.at(slot_index).state() == TokenState::Gated;
         let op = self.ops.at_mut(index);
         let (open, awaited) = (op.round.open(), std::mem::take(&mut op.round.awaited));
         let vote = Vote::Unknown(Cause::Timeout);
@@ -137,7 +136,19 @@ impl Locks {
         if self.slots.at(slot_index).is_fenced() {
             self.give_up_raise(slot_index);
         }
-        if is_gated { self.gate_answered(slot_index, now) } else { self.decide(slot_index) }
+        self.go_on_or_decide(slot_index, now)
+    }
+
+    /// After a vote: an attempt that has asked one node goes on by that node's vote, and another is
+    /// decided if its votes suffice.
+    #[inline]
+    #[must_use]
+    fn go_on_or_decide(&mut self, slot_index: SlotIndex, now: Now) -> Option<Failed> {
+        if self.slots.at(slot_index).state() == TokenState::Gated {
+            self.gate_answered(slot_index, now)
+        } else {
+            self.decide(slot_index)
+        }
     }
 
     /// A node in good standing granted, and the number of grants decides. Counts the vote, if there
@@ -225,17 +236,11 @@ impl Locks {
             }
         }
         match slot.state() {
-            TokenState::Asking | TokenState::Won => {
+            TokenState::Asking | TokenState::Won | TokenState::Gated => {
                 if let (Vote::Failed(cause) | Vote::Unknown(cause), Some(op)) = (vote, slot.op) {
                     self.ops.at_mut(op).blame(id, cause);
                 }
-                return self.decide(slot_index);
-            }
-            TokenState::Gated => {
-                if let (Vote::Failed(cause) | Vote::Unknown(cause), Some(op)) = (vote, slot.op) {
-                    self.ops.at_mut(op).blame(id, cause);
-                }
-                return self.gate_answered(slot_index, now);
+                return self.go_on_or_decide(slot_index, now);
             }
             TokenState::Between | TokenState::Released => {
                 // The key's TTL may have begun only now.
@@ -271,17 +276,12 @@ impl Locks {
         }
         let slot = self.slots.at_mut(slot_index);
         if slot.state().is_attempt() || slot.state() == TokenState::Won {
-            let is_gated = slot.state() == TokenState::Gated;
             if let Some(op) = slot.op {
                 let op = self.ops.at_mut(op);
                 op.round.enter(id, vote);
                 op.blame(id, Cause::ConnectionLost);
             }
-            return if is_gated {
-                self.gate_answered(slot_index, now)
-            } else {
-                self.decide(slot_index)
-            };
+            return self.go_on_or_decide(slot_index, now);
         }
         if slot.state() == TokenState::Held {
             self.late_vote(id, slot_index, vote, now);
@@ -315,6 +315,7 @@ impl Locks {
     ) -> Option<Event> {
         let op = self.ops.at(index);
         let (slot_index, outcome, keep) = (op.slot(), op.outcome, op.keep);
+        let is_whole = op.part.is_none();
         let granted = op.round.granted;
         let op = self.ops.id(index);
         if outcome == Verdict::Won {
@@ -327,7 +328,9 @@ impl Locks {
             let lease = LeaseId { slot: slot_index, generation: slot.generation };
             if let Some(keep) = keep {
                 self.begin_keeping(slot_index, keep, self.both_clocks(now));
-                self.claim(slot_index, self.both_clocks(now));
+                if is_whole {
+                    self.claim(slot_index, self.both_clocks(now));
+                }
             }
             return Some(Event::Lock { op, result: Ok(lease) });
         }

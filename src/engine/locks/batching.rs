@@ -60,6 +60,9 @@ impl Locks {
             slot.refs += u16::try_from(written.count()).unwrap_or(u16::MAX);
             for node in self.nodes.all().without(written) {
                 self.fail_vote(node, slot_index);
+                if self.nodes.voters().contains(node) && !nodes.contains(node) {
+                    self.ops.at_mut(op).blame(node, Cause::NoScripts);
+                }
             }
             self.begin_round(op, now);
             self.judge_by_call(op, self.ops.at(op).plan.deadline, now);

@@ -10,16 +10,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::batch::Batches;
-use super::handover::Offers;
-use super::op::{Ops, Verdict};
+use super::handover::{Offers, Unsettled};
+use super::op::{OpId, Ops, Verdict};
 use super::prefix::Prefix;
 use super::settings::Settings;
-use super::slot::Slots;
+use super::slot::{LeaseId, Slots};
 use super::steps::TokenInput;
 use super::timers::{Timer, Timers};
 use crate::client_name::ClientId;
 use crate::command::SetOptions;
 use crate::engine::care::Keeps;
+use crate::engine::event::LostCause;
 #[cfg(feature = "metrics")]
 use crate::engine::happenings::counts::Counts;
 #[cfg(feature = "tracing")]
@@ -39,8 +40,8 @@ use crate::token::TokenBytes;
 pub(in crate::engine) enum Done {
     /// The result of an operation.
     Op(OpIndex),
-    /// The loss of a lease.
-    Loss,
+    /// The loss of a lease, and the operation from which the lease came.
+    Loss { op: OpId, lease: LeaseId, cause: LostCause },
 }
 
 /// An attempt that has failed; the locks do not decide what its call does next.
@@ -68,7 +69,9 @@ pub(in crate::engine) struct Locks {
     pub(super) batches: Batches,
     /// The offers of waiting calls.
     pub(in crate::engine) offers: Offers,
-    /// How long the last attempt took that a quorum could no longer grant.
+    /// The oldest first.
+    pub(in crate::engine) unsettled: VecDeque<Unsettled>,
+    /// How long the nodes took to deny the last attempt that failed for denials.
     pub(in crate::engine) last_denial: Option<Duration>,
     /// The message for the next holder of a lock; kept for its memory.
     pub(in crate::engine) heir_text: Vec<u8>,
@@ -116,6 +119,7 @@ impl Locks {
             late_votes: VecDeque::new(),
             batches: Batches::default(),
             offers: Offers::default(),
+            unsettled: VecDeque::new(),
             last_denial: None,
             heir_text: Vec::new(),
             wall: None,
@@ -305,6 +309,7 @@ impl Locks {
             unknown,
             causes,
             names: Arc::clone(self.nodes.names()),
+            listed: self.nodes.all(),
             quorum: self.settings.quorum,
             is_joint: self.settings.electorate.is_joint(),
             quarantine_ms: self.quarantine_ms(now),

@@ -4,10 +4,13 @@
 //!
 //! - From then on the client writes no command that changes a key by the token: it forgets the
 //!   token.
-//! - It gives a lease away only while no node may still run an earlier delete or extension of it. A
-//!   later run would come behind the commands of the client that adopts the lease.
+//! - A caller gives a lease away only while no node may still run an earlier delete or extension of
+//!   it. A later run would come behind the commands of the client that adopts the lease.
+//! - An adoption that fails may leave an extension on its way. The client remembers it: such a node
+//!   does not count in a longer adoption of the same lock.
 
 use super::core::Locks;
+use super::handover::Unsettled;
 use super::slot::LeaseId;
 use super::steps::TokenInput;
 use crate::error::DetachError;
@@ -16,6 +19,9 @@ use crate::quorum::NodeMask;
 use crate::rules;
 use crate::slab::SlotIndex;
 use crate::token::TokenBytes;
+
+/// The client remembers so many. Each comes from an adoption that failed.
+const UNSETTLED_MAX: usize = 1024;
 
 impl Locks {
     /// Gives a lease away: its keys stay, and any client with key and token may release or extend
@@ -40,7 +46,7 @@ impl Locks {
     /// Whether the lease may be given away now.
     pub(in crate::engine) fn may_detach(&self, lease: LeaseId) -> Result<(), DetachError> {
         self.slots.held(lease).ok_or(DetachError::NotOurs)?;
-        let unsettled = self.unsettled(lease.slot);
+        let unsettled = self.nodes_unsettled(lease.slot);
         if !rules::is_settled(unsettled.is_empty()) {
             let names = self.nodes.names().iter().zip(self.nodes.every());
             let names = names.filter(|&(_, id)| unsettled.contains(id)).map(|(name, _)| &**name);
@@ -51,7 +57,7 @@ impl Locks {
     }
 
     /// The nodes that may still run a command which deletes or extends the slot's keys.
-    fn unsettled(&self, slot_index: SlotIndex) -> NodeMask {
+    fn nodes_unsettled(&self, slot_index: SlotIndex) -> NodeMask {
         let slot = self.slots.at(slot_index);
         let mut unsettled = slot.tainted;
         if let Some(op) = slot.op {
@@ -77,8 +83,16 @@ impl Locks {
     /// Ends a slot without deleting its keys: the client forgets the token.
     pub(in crate::engine) fn leave_slot(&mut self, slot_index: SlotIndex) {
         if rules::is_forgotten(true) {
+            let nodes = self.nodes_unsettled(slot_index);
             self.forget_offer(slot_index);
             let slot = self.slots.at_mut(slot_index);
+            if !nodes.is_empty() {
+                if self.unsettled.len() >= UNSETTLED_MAX {
+                    self.unsettled.pop_front();
+                }
+                let (key, token) = (slot.key.clone(), slot.token.clone());
+                self.unsettled.push_back(Unsettled { key, token, nodes, ttl_ms: slot.ttl_ms });
+            }
             slot.step(TokenInput::GiveAway);
             slot.token = TokenBytes::Drawn([0; 20]);
         } else {

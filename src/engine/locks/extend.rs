@@ -86,7 +86,7 @@ impl Locks {
     }
 
     /// Begins to take over the lock of a key and token, by extending it to the TTL of the options.
-    /// The call uses only two other options, keep-alive and fence, because they concern the lease
+    /// Of the other options only keep-alive, announced and fence apply: they concern the lease
     /// itself.
     ///
     /// # Errors
@@ -112,8 +112,23 @@ impl Locks {
             self.bind_keep(index, slot_index);
         }
         self.slots.at_mut(slot_index).began = now;
+        self.recall_unsettled(slot_index, ttl_ms);
         self.begin_extension(index, slot_index, ttl_ms, now);
         Ok(self.ops.id(index))
+    }
+
+    /// Another adoption of a lock begins, in this slot.
+    fn recall_unsettled(&mut self, slot_index: SlotIndex, ttl_ms: u32) {
+        let slot = self.slots.at_mut(slot_index);
+        for left in &self.unsettled {
+            if left.key != slot.key || left.token != slot.token {
+                continue;
+            }
+            slot.tainted = slot.tainted.union(rules::nodes_unsettled(left.nodes));
+            if ttl_ms > left.ttl_ms {
+                slot.set_doubted();
+            }
+        }
     }
 
     /// The TTL in milliseconds, the token and the nodes' key of an adoption, if they are possible.
@@ -435,6 +450,10 @@ impl Locks {
             Decision::Lost => {
                 let lost = !self.settings.electorate_of(slot).has_quorum(slot.holds);
                 let is_adoption = self.ops.at(index).kind == OpKind::Adopt;
+                if is_adoption && !lost && !tally.open.is_empty() {
+                    // The other answers may show that the lock is over.
+                    return;
+                }
                 let (ends, new_deadline) = (slot.ends, self.ops.at(index).new_deadline);
                 self.slots.at_mut(slot_index).ends = rules::deadline_after_miss(ends, new_deadline);
                 self.end_extension(index, if lost { Verdict::Lost } else { Verdict::NoQuorum });

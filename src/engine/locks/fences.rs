@@ -50,7 +50,7 @@ pub(in crate::engine) enum FenceProgress {
     Fenced,
     /// The attempt needs a second round, with this number.
     Raise(u64),
-    /// Answers of the second round are still to come.
+    /// Answers that can still make a quorum are to come.
     Open,
     /// No quorum can accept a number any more.
     Lost,
@@ -153,7 +153,7 @@ impl Fencing {
 #[derive(Clone, Debug, Default)]
 pub(in crate::engine) struct Fences {
     by_slot: FxHashMap<SlotIndex, Fencing>,
-    /// The last number that this client proposed.
+    /// The last number that this client proposed by its clock.
     last: u64,
     /// Counters that are ahead of the wall clock, by key.
     ahead: BTreeMap<Box<[u8]>, u64>,

@@ -1,5 +1,5 @@
-//! Attempts that ask one node, the gate, before the others: so many clients that saw a key end do
-//! not split the votes. The gate of a lock with slots is a key: see `sets/slots.rs`.
+//! Attempts that ask one node, the gate, before the others. If many clients saw a key end, they then
+//! do not split the votes. The gate of a lock with slots is a key: see `sets/slots.rs`.
 
 use super::core::{Failed, Locks};
 use super::op::Verdict;

@@ -1,13 +1,15 @@
-//! The records of locks that change hands by a script.
+//! The records of locks that change hands, by a script or by their token.
 
 use std::collections::VecDeque;
 
 use smallvec::SmallVec;
 
 use crate::beside::Beside;
+use crate::key::Key;
 use crate::quorum::{NodeId, NodeMask};
 use crate::slab::{OpIndex, SlotIndex};
 use crate::time::Instant;
+use crate::token::TokenBytes;
 
 /// The waiter to which a release hands its lock over.
 #[derive(Clone, Copy, Debug)]
@@ -52,4 +54,13 @@ impl Offers {
         let past = self.past.iter().map(|past| past.slot);
         self.open.iter().map(|(slot, _)| slot).chain(past).collect()
     }
+}
+
+/// A lock that the client has left while nodes might still run an extension of it.
+#[derive(Clone, Debug)]
+pub(in crate::engine) struct Unsettled {
+    pub(super) key: Key,
+    pub(super) token: TokenBytes,
+    pub(super) nodes: NodeMask,
+    pub(super) ttl_ms: u32,
 }

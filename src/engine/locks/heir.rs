@@ -5,8 +5,7 @@
 //!
 //! - The holder counts its lease as ended from the moment at which the scripts are written,
 //!   whatever the nodes answer.
-//! - A node that answers with an error gets the plain release at once, and no script again over its
-//!   connection.
+//! - A node that answers with an error gets the plain release at once, and no script for a while.
 //! - After a lost script the client owes the delete of the holder's own token, never the waiter's.
 
 use super::core::Locks;
@@ -19,13 +18,13 @@ use crate::slab::SlotIndex;
 use crate::token::TokenBytes;
 
 impl Locks {
-    /// The nodes that surely hold the slot's key and can hand it over.
+    /// The nodes that granted the lock and can hand it over.
     pub(in crate::engine) fn able_to_transfer(&self, slot_index: SlotIndex) -> NodeMask {
         self.slots.at(slot_index).granted.intersection(self.running_transfers())
     }
 
-    /// The nodes that can hand a key over. Even a node that has not answered the SET, or has not
-    /// told of the transfer, mostly has the key by then.
+    /// The nodes that can hand a key over. Most nodes that have not answered the SET yet have the key
+    /// when the script runs.
     pub(in crate::engine) fn running_transfers(&self) -> NodeMask {
         let all = self.nodes.all().into_iter();
         all.filter(|&id| self.nodes.at(id).runs_transfers()).collect()

@@ -12,11 +12,11 @@ use super::op::{OpKind, Verdict};
 use super::slot::{CHANGED, LATE_VOTE, LeaseId, Slot};
 use super::steps::TokenState;
 use super::timers::Timer;
-use crate::engine::care::{Loss, third};
-use crate::engine::event::{Event, LostCause};
+use crate::engine::care::third;
+use crate::engine::event::LostCause;
 use crate::engine::happenings::Happening;
 use crate::node::Now;
-use crate::quorum::NodeMask;
+use crate::quorum::{NodeId, NodeMask};
 use crate::slab::{KeepIndex, OpIndex, SlotIndex};
 use crate::time::Instant;
 use crate::token::TokenBytes;
@@ -183,8 +183,7 @@ impl Locks {
         if !std::mem::replace(&mut keep.is_lost, true) {
             let op = keep.op;
             self.observe(Happening::Lost { slot: slot_index, cause });
-            self.keeps.losses.push_back(Loss { lease, op, cause });
-            self.done.push_back(Done::Loss);
+            self.done.push_back(Done::Loss { op, lease, cause });
             self.note_change(slot_index);
         }
     }
@@ -204,8 +203,11 @@ impl Locks {
     pub(super) fn lose_votes(&mut self, slot_index: SlotIndex, now: Now) {
         let slot = self.slots.at(slot_index);
         let absent = self.nodes.all().without(slot.holds);
-        let (deleted, forgetful) =
-            (absent.intersection(slot.granted), absent.without(self.nodes.voters()));
+        // A node that cannot be reached may have the key, and says nothing of its memory.
+        let is_new =
+            |id: &NodeId| self.nodes.at(*id).is_greeted() && !self.nodes.at(*id).is_admitted();
+        let forgetful: NodeMask = absent.into_iter().filter(is_new).collect();
+        let deleted = absent.intersection(slot.granted);
         let is_deleted = self.settings.electorate_of(slot).is_blocked_by(deleted);
         let is_forgotten = !is_deleted && !forgetful.is_empty();
         let cause = if is_forgotten { LostCause::Forgotten } else { LostCause::Gone };
@@ -219,9 +221,7 @@ impl Locks {
         }
     }
 
-    /// The next lease whose deadline the engine moved by itself: it extended the lease, began to
-    /// extend it, or lost it. The list holds each lease once, so even unread it is never longer
-    /// than the leases.
+    /// As [`Engine::poll_change`](crate::engine::Engine::poll_change), and the keys of sets too.
     pub(in crate::engine) fn poll_change(&mut self) -> Option<LeaseId> {
         while let Some(slot_index) = self.keeps.changed.pop_front() {
             let slot = self.slots.at_mut(slot_index);
@@ -240,20 +240,11 @@ impl Locks {
         }
     }
 
-    /// The next lease whose votes a late answer changed. The list holds each lease once, so even
-    /// unread it is never longer than the leases.
+    /// As [`Engine::poll_late_vote`](crate::engine::Engine::poll_late_vote), and the keys of sets too.
     pub(in crate::engine) fn poll_late_vote(&mut self) -> Option<LeaseId> {
         let slot = self.late_votes.pop_front()?;
         self.slots.at_mut(slot).leave(LATE_VOTE);
         Some(self.slots.lease_id(slot))
-    }
-
-    /// The next loss in the list of results; `None` if the caller released its lease meanwhile.
-    #[cold]
-    pub(in crate::engine) fn next_loss(&mut self) -> Option<Event> {
-        let Loss { lease, op, cause } = self.keeps.losses.pop_front()?;
-        self.slots.held(lease)?;
-        Some(Event::Lost { op, lease, cause })
     }
 
     /// Whether the engine knows that a lease is over: no quorum can hold its key, or it was kept

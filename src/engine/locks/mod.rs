@@ -1,6 +1,6 @@
 //! Locks over the nodes: attempts, their votes, leases, extensions and releases.
 //!
-//! Layer: above the nodes and the rounds, below waiting.
+//! Layer: above the nodes and the rounds, beside waiting.
 
 mod accept;
 mod arriving;

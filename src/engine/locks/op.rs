@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //!
-//! - Each operation yields exactly one event, and keeps its place until the caller takes it. So the
-//!   bound on operations also bounds the queue of events, and no event is dropped.
+//! - Each operation of a caller yields one result, and keeps its place until the caller takes it. So
+//!   the bound on operations also bounds the queue of results, and no result is dropped.
 //! - Rounds end in the order in which they began, so their timer is a list, not a heap.
 
 use crate::command::Answer;
@@ -27,8 +27,9 @@ pub struct OpId {
 }
 
 impl OpId {
-    /// A small number below `in_flight_max` that no other operation under way has: an index for the
-    /// caller's own records. Another operation uses it once the result is taken.
+    /// A small number that no other operation under way has: an index for the caller's own records.
+    /// It is below `in_flight_max` and the number of leases that are kept alive together. Another
+    /// operation uses it once the result is taken.
     #[must_use]
     pub fn index(self) -> usize {
         self.op.place()
@@ -77,7 +78,7 @@ pub(in crate::engine) struct Plan {
     /// The end of the call, [`Instant::MAX`] for none.
     pub(in crate::engine) deadline: Instant,
     /// Between attempts the call waits for a wake, instead of polling.
-    pub(in crate::engine) wakes: bool,
+    pub(in crate::engine) is_woken: bool,
 }
 
 impl Plan {
@@ -85,7 +86,7 @@ impl Plan {
     pub(in crate::engine) fn retry_as(&mut self, options: &LockOptions, now: Instant) {
         let Patience { ends, is_patient } = options.patience(now);
         (self.deadline, self.is_patient) = (ends, is_patient);
-        self.wakes = is_patient && options.is_woken;
+        self.is_woken = is_patient && options.is_woken;
         if let Some(retry) = options.retry {
             (self.delay, self.jitter) = (retry.delay, retry.jitter);
         }
@@ -177,9 +178,10 @@ impl Ops {
         Self { ops: Slab::default(), limit, first: None, last: None }
     }
 
-    /// Takes a place for an operation; `None` if the limit is reached.
+    /// Takes a place for an operation; `None` if the limit is reached. The limit is for the caller's
+    /// operations: a lease that is kept alive must not end because the callers' calls fill it.
     pub(in crate::engine) fn open(&mut self, kind: OpKind) -> Option<OpIndex> {
-        if self.is_full() {
+        if kind != OpKind::Keep && self.is_full() {
             return None;
         }
         let index = self.ops.take(Op::empty)?;

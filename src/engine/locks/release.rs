@@ -4,9 +4,9 @@
 //! # Invariants
 //!
 //! - A release goes behind the SET on the same connection. If that connection was lost, it goes
-//!   over a later one, and then twice (see [`crate::node::Debt`]).
+//!   over a later one: twice if the SET was not answered (see [`crate::node::Debt`]).
 //! - The client stops deleting a key only when the node has answered, or when the key's TTL has
-//!   certainly ended.
+//!   certainly ended. A full list of debts drops one.
 
 use super::core::Locks;
 use super::handover::Heir;
@@ -204,7 +204,7 @@ impl Locks {
         self.release_unpaid(id, slot_index);
     }
 
-    /// Adds a debt to one of the node's lists. The node may drop another debt for it.
+    /// Adds a debt to one of the node's lists. If they are full, the client drops another debt.
     fn note_debt(&mut self, id: NodeId, debt: Debt, due: DebtDue) {
         self.slots.at_mut(debt.slot).refs += 1;
         self.observe(Happening::DebtOwed { node: id, slot: debt.slot });

@@ -33,7 +33,7 @@ pub(in crate::engine) struct Settings {
     pub(in crate::engine) connect_timeout: Duration,
     pub(in crate::engine) max_ttl_ms: u32,
     /// The least time between two changes of the lists: `max_ttl`, drift, twice the clock skew.
-    pub(in crate::engine) longest_lease: Duration,
+    pub(in crate::engine) exchange_pause: Duration,
     pub(in crate::engine) least_ttl_ms: u32,
     pub(in crate::engine) max_extensions: u32,
     pub(in crate::engine) max_hold: Duration,
@@ -67,7 +67,7 @@ impl Settings {
             longest_wait_nanos: nanos(config.node_timeout.max(config.connect_timeout)),
             connect_timeout: config.connect_timeout,
             max_ttl_ms,
-            longest_lease: Duration::from_millis(guard_ms) + 2 * config.max_clock_skew,
+            exchange_pause: Duration::from_millis(guard_ms) + 2 * config.max_clock_skew,
             least_ttl_ms,
             max_extensions: config.max_extensions.unwrap_or(u32::MAX),
             max_hold: config.max_hold.unwrap_or(Duration::MAX),

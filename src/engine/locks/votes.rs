@@ -132,6 +132,7 @@ impl Locks {
         let mut round = op.round;
         round.failed = round.failed.without(denied);
         round.unknown = round.unknown.without(denied);
+        round.awaited = round.awaited.without(denied);
         round.denied = denied;
         let electorate = self.settings.electorate_of(self.slots.at(self.ops.at(index).slot()));
         let is_taken = round.is_taken(electorate);

@@ -17,7 +17,7 @@ use crate::command::{Form, ReleaseStep};
 use crate::count::NodeCounts;
 use crate::error::Cause;
 use crate::node::{
-    AdmissionRules, Debt, DebtDue, Node, NodeState, Now, Pending, Request, State, Step, Wish,
+    AdmissionRules, Connection, Debt, DebtDue, Node, NodeState, Now, Pending, Request, State, Step,
 };
 use crate::quorum::{Electorate, NODES_MAX, NodeId, NodeMask};
 use crate::resp::{Quick, quick};
@@ -477,10 +477,14 @@ impl Nodes {
     // ---- the wishes of nodes ----
 
     /// The next node with a wish for its socket.
-    pub(super) fn poll_wish(&mut self) -> Option<(NodeId, Wish)> {
-        let id = self.with_wish.into_iter().next()?;
-        self.with_wish.remove(id);
-        Some((id, self.at_mut(id).take_wish()))
+    pub(super) fn poll_wish(&mut self) -> Option<(NodeId, Connection)> {
+        while let Some(id) = self.with_wish.into_iter().next() {
+            self.with_wish.remove(id);
+            if let Some(wish) = self.at_mut(id).take_wish() {
+                return Some((id, wish));
+            }
+        }
+        None
     }
 
     /// The next node with news for people.

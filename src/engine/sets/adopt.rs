@@ -1,4 +1,4 @@
-//! Adoptions of several keys: the client takes all over, or leaves all as they are.
+//! Adoptions of several keys: the client takes all of them over, or none.
 
 use super::call::in_order;
 use super::core::Changed;
@@ -13,7 +13,8 @@ use crate::time::Instant;
 
 impl Engine {
     /// Begins to take over the locks of several keys, each by its token, as [`adopt`](Self::adopt)
-    /// does for one. The lease has no fence, and ends with the first of its keys to end.
+    /// does for one. A lease of several keys has no fence, and ends with the first of them to end. If
+    /// one key cannot be taken over, the client has none. The others stay, with the new TTL.
     ///
     /// # Errors
     ///
@@ -54,7 +55,7 @@ impl Engine {
         Ok(op)
     }
 
-    /// Every key is decided. If one was not adopted, the client leaves the others, too.
+    /// Every key is decided. If one was not adopted, the client gives the others up, too.
     pub(super) fn report_adoption(
         &mut self,
         op: OpId,
@@ -73,10 +74,8 @@ impl Engine {
                 self.locks.give_up(lease.slot);
             }
         }
-        for lease in &leases {
-            self.locks.claim(lease.slot, self.locks.both_clocks(now));
-        }
-        let result = result.and_then(|()| self.sets.hold(op, leases).ok_or(ExtendError::NotOurs));
+        let result =
+            result.and_then(|()| self.hand_keys_over(op, leases, now).ok_or(ExtendError::NotOurs));
         Event::Adopt { op, result }
     }
 }

@@ -5,7 +5,7 @@ use crate::engine::core::Engine;
 use crate::engine::event::Event;
 use crate::engine::locks::op::{OpId, Part, Verdict};
 use crate::engine::locks::slot::LeaseId;
-use crate::error::{Cause, LockError, NO_CLIENT};
+use crate::error::{Cause, LockError, NO_CLIENT, ONLY_ONE_HAS_SLOTS};
 use crate::key::Key;
 use crate::node::Now;
 use crate::options::{LockOptions, Share};
@@ -81,13 +81,15 @@ impl Engine {
         now: Instant,
     ) -> Result<OpId, LockError> {
         let keys = in_order(keys)?;
-        if options.share != Share::Whole {
-            return Err(LockError::InvalidKeys { why: "only a single key has slots" });
+        if let [key] = keys.as_slice() {
+            return if options.is_special {
+                self.acquire_special(key, &options, now)
+            } else {
+                self.acquire_key(key, &options, now)
+            };
         }
-        if let [key] = keys.as_slice()
-            && options.linger_ms == 0
-        {
-            return self.acquire_key(key, &options, now);
+        if options.share != Share::Whole {
+            return Err(LockError::InvalidKeys { why: ONLY_ONE_HAS_SLOTS });
         }
         for key in keys.iter().filter(|key| !self.locks.prefix.is_plain(key)) {
             self.locks.prefix.check_taken(key)?;
@@ -122,6 +124,9 @@ impl Engine {
                 Err(error) => {
                     let error = if names_key { named(error, &member.key) } else { error };
                     call.error = call.error.take().or_else(|| was_waiting.then(|| error.clone()));
+                    if error.is_taken() {
+                        call.denied_at = now;
+                    }
                     State::Denied(error)
                 }
             };
@@ -140,7 +145,7 @@ impl Engine {
             return self.end_for(index, call, Some(error), now);
         }
         if let Some(error) = call.first_error().filter(|error| error.is_taken()) {
-            call.failed = Some((now, error.clone()));
+            call.failed = Some((call.denied_at, error.clone()));
         }
         match call.wanted {
             Wanted::All => self.go_on_with_all(index, call, now),
@@ -221,13 +226,13 @@ impl Engine {
         self.locks.close_op(index);
         let result = match call.error.take() {
             Some(error) => Err(error),
-            None => Ok(self.hand_set_over(&call, op)?),
+            None => Ok(self.hand_set_over(&call, op, now)?),
         };
         Some(Event::Lock { op, result })
     }
 
     /// From now on the caller holds the keys.
-    fn hand_set_over(&mut self, call: &Call, op: OpId) -> Option<LeaseId> {
+    fn hand_set_over(&mut self, call: &Call, op: OpId, now: Instant) -> Option<LeaseId> {
         let mut leases: Vec<LeaseId> = Vec::with_capacity(call.members.len());
         leases.extend(call.leases());
         for &lease in &leases {
@@ -236,11 +241,24 @@ impl Engine {
                 self.locks.end_keeping(lease.slot);
             }
         }
+        self.hand_keys_over(op, leases, now)
+    }
+
+    /// From now on the caller holds these leases as one. Their claims name the holder.
+    pub(super) fn hand_keys_over(
+        &mut self,
+        op: OpId,
+        leases: Vec<LeaseId>,
+        now: Instant,
+    ) -> Option<LeaseId> {
+        for lease in &leases {
+            self.locks.claim(lease.slot, self.locks.both_clocks(now));
+        }
         self.sets.hold(op, leases)
     }
 
-    /// The time has come to ask again: a set for its keys, whose validity was too short, and a call for
-    /// a slot for other slots.
+    /// The timer for another round is due: a set asks for its missing keys, and a call for a slot asks
+    /// for other slots.
     pub(in crate::engine) fn ask_again(&mut self, index: OpIndex, now: Now) {
         let Some(mut call) = self.sets.calls.remove(&index) else { return };
         if call.error.is_none() && self.is_open(index) {
@@ -269,9 +287,12 @@ pub(crate) fn in_order<K: AsRef<[u8]>>(keys: &[K]) -> Result<Vec<Key>, LockError
         return Err(LockError::InvalidKeys { why: "1 to 64 keys may be locked together" });
     }
     let mut keys: Vec<Key> = keys.iter().map(|key| Key::from_slice(key.as_ref())).collect();
-    keys.sort_unstable();
-    if keys.windows(2).any(|pair| matches!(pair, [a, b] if a == b)) {
-        return Err(LockError::InvalidKeys { why: "a key appears twice" });
+    let is_ordered = |keys: &[Key]| keys.is_sorted_by(|a, b| a < b);
+    if !is_ordered(&keys) {
+        keys.sort_unstable();
+        if !is_ordered(&keys) {
+            return Err(LockError::InvalidKeys { why: "a key appears twice" });
+        }
     }
     Ok(keys)
 }

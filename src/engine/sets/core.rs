@@ -19,7 +19,7 @@ pub(super) const KEYS_MAX: usize = 64;
 /// All sets of an engine.
 #[derive(Clone, Default)]
 pub(in crate::engine) struct Sets {
-    /// A caller has asked for several keys at once.
+    /// A caller has asked for several keys or for a slot, so events may belong to a set.
     pub(in crate::engine) is_used: bool,
     pub(super) calls: FxHashMap<OpIndex, Box<Call>>,
     pub(super) changes: FxHashMap<OpIndex, Change>,
@@ -43,6 +43,8 @@ pub(super) struct Call {
     /// The first slot is the slot that this client left. If all slots are taken, the call waits for it.
     pub(super) has_left_first: bool,
     pub(super) options: LockOptions,
+    /// When nodes last denied a key.
+    pub(super) denied_at: Instant,
     /// When and why the call last failed to get a key, or the whole set.
     pub(super) failed: Option<(Instant, LockError)>,
     /// The call ends with this error, as soon as no attempt is under way.
@@ -115,6 +117,7 @@ impl Call {
             has_repeated: false,
             has_left_first: false,
             options,
+            denied_at: Instant::default(),
             failed: None,
             error: None,
         }
@@ -160,7 +163,8 @@ impl Call {
         }
     }
 
-    /// Why the first key that was denied is not held. A slot for which there was no room may be free.
+    /// The error of the first denied key. Of slots `Full` comes first: a slot that was not asked for
+    /// may be free.
     pub(super) fn first_error(&self) -> Option<&LockError> {
         let mut errors = self.members.iter().filter_map(|member| match &member.state {
             State::Denied(error) => Some(error),

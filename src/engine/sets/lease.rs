@@ -130,8 +130,8 @@ impl Engine {
         Ok(())
     }
 
-    /// The caller is about to release its set. If at most one call waits for a slot, the next call of
-    /// this client is likely to get it sooner than others.
+    /// Forgets a set that its caller releases. If at most one call waits for its slot, the next call of
+    /// this client asks for that slot first.
     fn leave_set(&mut self, lease: LeaseId) -> Vec<LeaseId> {
         let leases = self.sets.forget(lease);
         if let [lease] = leases.as_slice()

@@ -61,8 +61,8 @@ impl Engine {
         }
     }
 
-    /// As [`ask_for_free`](Self::ask_for_free), with one command per node. If too few nodes have the
-    /// command, the call asks by SETs. A call for one slot then asks for one key.
+    /// As [`ask_for_free`](Self::ask_for_free), with one command per node, or by SETs if not enough
+    /// nodes have the command. By SETs, the first round of a call for one slot asks for one.
     pub(super) fn ask_in_batch(
         &mut self,
         index: OpIndex,
@@ -238,8 +238,8 @@ impl Engine {
         self.end_for(index, call, error, now);
     }
 
-    /// The call ends without what it wants. Its end may have cut the last round before the nodes could
-    /// answer: then what they said before counts.
+    /// The call ends without what it wants. If its end has cut the last round before the nodes could
+    /// answer, their earlier answers count.
     pub(super) fn end_for(
         &mut self,
         index: OpIndex,
@@ -257,7 +257,7 @@ impl Engine {
         self.wind_up(index, call, now);
     }
 
-    /// The ballot of a set: no node denied, and the others did not grant for one cause.
+    /// A ballot without denials: each node that did not grant has the same cause.
     pub(super) fn ballot_of(&self, granted: NodeMask, cause: Cause, now: Instant) -> Ballot {
         let votes = (granted, NodeMask::EMPTY, NodeMask::EMPTY);
         self.locks.ballot_of(votes, [cause; NODES_MAX], now)

@@ -77,8 +77,9 @@ impl Engine {
         Ok((0..count).map(|slot| key::slot(name, slot)).collect())
     }
 
-    /// The first slot that is won ends the call. If all are denied, the call waits for one of them,
-    /// drawn at random, and asks for others now and then.
+    /// The first slot that is won ends the call. If all are denied, the call waits for the slot that
+    /// this client left, else for a slot with split votes, else for any. It asks for others now and
+    /// then.
     pub(super) fn go_on_with_one(&mut self, index: OpIndex, call: &mut Call, now: Instant) {
         if call.is_won() {
             if call.is_under_way() {
@@ -136,7 +137,7 @@ impl Engine {
 
     /// Plans when a call that waits for one slot asks for others.
     fn plan_poll(&mut self, index: OpIndex, now: Instant) {
-        if !self.locks.ops.at(index).plan.wakes {
+        if !self.locks.ops.at(index).plan.is_woken {
             let _goes_on = self.plan_retry(index, now);
             return;
         }

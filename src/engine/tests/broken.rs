@@ -8,7 +8,10 @@ use super::exchange::{
     an_extension_that_begins_under_new_lists_needs_their_quorums,
     lists_that_follow_have_one_in_common, the_old_list_is_left_only_when_its_leases_are_over,
 };
-use super::extending::a_node_that_lacks_the_script_is_extended_though_the_others_have_decided;
+use super::extending::{
+    a_longer_adoption_counts_no_node_that_may_still_run_a_shorter_one,
+    a_node_that_lacks_the_script_is_extended_though_the_others_have_decided,
+};
 use super::fencing::{
     a_client_whose_clock_is_off_gets_no_fence,
     a_clock_that_was_set_right_votes_at_the_next_attempt,
@@ -161,6 +164,7 @@ const TESTS: &[(Mutant, fn())] = &[
     (Mutant::NoScriptNotFollowed, an_unknown_command_steps_down_and_the_release_is_sent_again),
     // It needs a client that adopts the lease while the command is on its way.
     (Mutant::UnsettledGivenAway, a_lease_is_given_away_once_every_node_has_answered_its_extension),
+    (Mutant::UnsettledForgotten, a_longer_adoption_counts_no_node_that_may_still_run_a_shorter_one),
     // What these break needs a node that forgets, and more than one that is away behind it.
     (Mutant::AdoptionHeals, an_adoption_gives_the_token_to_no_node),
     (Mutant::DeletedHealed, a_node_that_was_told_to_delete_the_key_never_gets_it_again),

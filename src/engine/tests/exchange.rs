@@ -117,6 +117,27 @@ fn the_present_list_decides_until_a_quorum_of_the_next_one_votes() {
 }
 
 #[test]
+fn a_failed_attempt_names_the_nodes_of_the_lists_that_decide() {
+    let mut client = Changing::new();
+    client.set(Config::new(OLD).unwrap().next_nodes(["n:4", "n:5"]).unwrap());
+    client.hold_elsewhere("a", [0, 1]);
+    let error = client.take("a").unwrap_err();
+    let named: Vec<&str> = error.ballot().expect("votes").votes().map(|(name, _)| name).collect();
+    assert_eq!(named, OLD, "{error}");
+    assert!(error.to_string().contains("1 of 3 granted"), "{error}");
+}
+
+#[test]
+fn lists_that_are_withdrawn_are_told_at_once() {
+    let mut client = Changing::new();
+    client.set(Config::new(OLD).unwrap().next_nodes(["n:4", "n:5"]).unwrap());
+    assert!(client.rig.engine.take_lists().is_some() && client.rig.engine.is_exchanging());
+    client.set(Config::new(OLD).unwrap());
+    assert!(!client.rig.engine.is_exchanging());
+    assert!(client.rig.engine.take_lists().is_some());
+}
+
+#[test]
 fn a_client_tells_the_nodes_its_new_lists() {
     let mut client = Changing::new();
     client.set(Config::new(OLD).unwrap().next_nodes(NEW).unwrap());

@@ -73,6 +73,7 @@ fn a_node_that_refused_the_login_and_has_not_answered_the_extension_is_blamed_fo
     for _ in rig.waiting(1) {
         rig.answer(1, "-NOAUTH Authentication required.\r\n");
     }
+    rig.advance(100 * MS);
     let event = rig.engine.poll_event(rig.now).expect("two of three said no");
     let Event::Adopt { result: Err(ExtendError::NoQuorum(ballot)), .. } = event else {
         panic!("{event:?}")
@@ -195,6 +196,54 @@ fn a_failed_adoption_leaves_the_lock_as_it_is() {
     rig.answer(2, "+OK\r\n");
     assert_eq!(rig.waiting(2), Vec::<String>::new());
     assert_eq!(rig.engine.slots_in_use(), 0);
+}
+
+#[test]
+fn an_adoption_waits_for_the_answers_that_may_show_that_the_lock_is_over() {
+    let mut rig = Rig::new(5);
+    rig.engine.adopt(b"a", b"tok", &LockOptions::new(TTL), rig.now).unwrap();
+    rig.answer(4, "-BUSY script\r\n");
+    rig.answer_all(0..2, "_\r\n");
+    assert!(
+        rig.engine.poll_event(rig.now).is_none(),
+        "no quorum is left, but two may have the key"
+    );
+    rig.answer(2, "_\r\n");
+    let event = rig.engine.poll_event(rig.now);
+    assert!(matches!(event, Some(Event::Adopt { result: Err(ExtendError::Lost(_)), .. })));
+}
+
+/// The adoption of one lock for this time, of which each connected node knows the key.
+fn adopts(rig: &mut Rig, ttl: Duration) -> bool {
+    rig.engine.adopt(b"a", b"tok", &LockOptions::new(ttl), rig.now).unwrap();
+    for index in 0..3 {
+        while !rig.waiting(index).is_empty() {
+            rig.answer(index, "+OK\r\n");
+        }
+    }
+    rig.advance(100 * MS);
+    let Some(Event::Adopt { result, .. }) = rig.engine.poll_event(rig.now) else {
+        panic!("not adopted")
+    };
+    result.is_ok()
+}
+
+#[test]
+pub(super) fn a_longer_adoption_counts_no_node_that_may_still_run_a_shorter_one() {
+    for unanswered in 1..=3 {
+        let mut rig = Rig::new(3);
+        rig.engine.adopt(b"a", b"tok", &LockOptions::new(TTL / 10), rig.now).unwrap();
+        // These nodes may run the extension later.
+        (0..unanswered).for_each(|index| rig.lose(index));
+        rig.answer_all(unanswered..3, "_\r\n");
+        assert!(matches!(
+            rig.engine.poll_event(rig.now),
+            Some(Event::Adopt { result: Err(_), .. })
+        ));
+        (0..unanswered).for_each(|index| rig.connect(index));
+        assert_eq!(adopts(&mut rig, TTL), unanswered == 1, "{unanswered}");
+        assert!(adopts(&mut rig, TTL / 10), "not longer than the first");
+    }
 }
 
 #[test]

@@ -176,6 +176,36 @@ fn the_loss_is_told_at_once_when_no_quorum_can_hold_the_key() {
     assert_eq!(rig.waiting(0), Vec::<String>::new());
 }
 
+#[test]
+fn a_node_that_cannot_be_reached_is_not_blamed_for_a_loss() {
+    let mut rig = Rig::new(5);
+    rig.lose(4);
+    rig.acquire_with("a", kept());
+    rig.answer_all(0..4, "+OK\r\n");
+    rig.locked();
+    rig.advance(third());
+    rig.answer_all(0..2, "_\r\n");
+    rig.pass();
+    assert_eq!(loss(&mut rig), Some(LostCause::Gone));
+}
+
+#[test]
+fn a_lease_is_extended_though_calls_take_all_the_room() {
+    let mut rig = Rig::with(3, |config| config.in_flight_max(2));
+    let lease = kept_lease(&mut rig, kept());
+    let waits = LockOptions::new(TTL).retry(crate::retry::Retry::every(3 * TTL, Duration::ZERO));
+    for _ in 0..2 {
+        rig.acquire_with("b", waits.clone());
+        rig.answer_all(0..3, "_\r\n");
+    }
+    assert!(rig.engine.acquire(b"c", &kept(), rig.now).is_err(), "no room");
+    rig.advance(third());
+    assert_eq!(rig.waiting(0), ["SET"]);
+    rig.answer_all(0..3, "+OK\r\n");
+    rig.pass();
+    assert!(rig.engine.remaining_at(lease, rig.now) > TTL - third());
+}
+
 /// The time of the extension decided it, and the answers that report the missing key come later.
 #[test]
 fn late_answers_tell_the_loss_as_well() {

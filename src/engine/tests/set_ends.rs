@@ -201,3 +201,15 @@ fn each_key_of_an_adopted_set_names_its_holder() {
     serve(&mut rig, &mut stores);
     assert_eq!(keys_of(&stores), ["a", "a:elected", "b", "b:elected"]);
 }
+
+#[test]
+fn a_set_names_its_holder_only_once_it_is_won() {
+    let (mut rig, mut stores) = (Rig::new(3), stores(3));
+    hold_elsewhere(&mut stores, "b");
+    rig.engine.lock_all(&["a", "b"], &every(50 * MS).announced(), rig.now).unwrap();
+    assert!(run(&mut rig, &mut stores, TTL).is_empty());
+    assert_eq!(keys_of(&stores), ["a", "b"]);
+    let_go(&mut stores, "b");
+    assert_eq!(run(&mut rig, &mut stores, TTL / 10).len(), 1);
+    assert_eq!(keys_of(&stores), ["a", "a:elected", "b", "b:elected"]);
+}

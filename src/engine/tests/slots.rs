@@ -395,6 +395,24 @@ fn slots_whose_holders_lack_some_nodes_do_not_hide_those_that_are_free() {
 }
 
 #[test]
+fn a_node_that_runs_no_scripts_is_named_with_that_cause() {
+    let (mut rig, mut stores) = (Rig::new(3), stores(3));
+    for slot in 0..3 {
+        hold_elsewhere(&mut stores, &format!("n:slot:{slot}"));
+    }
+    for _ in 0..2 {
+        rig.engine.try_lock(b"n", &slots(3), rig.now).unwrap();
+        rig.collect();
+        if rig.inbox[2].first().is_some_and(|words| words[0] == "EVAL") {
+            rig.answer(2, "-NOPERM User locks has no permissions to run the 'eval' command\r\n");
+        }
+        serve(&mut rig, &mut stores);
+        let error = rig.refused();
+        assert_eq!(vote_of(&error, 2), Vote::Failed(Cause::NoScripts), "{error}");
+    }
+}
+
+#[test]
 fn a_try_without_scripts_asks_three_times_at_most() {
     let (mut rig, mut stores) = (Rig::new(3), stores(3));
     rig.engine.try_lock(b"n", &slots(3), rig.now).unwrap();

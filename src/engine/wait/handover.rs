@@ -37,7 +37,7 @@ pub(in crate::engine) struct NextHolder {
     pub(in crate::engine) mark_at: usize,
 }
 
-/// The means to hand a lock over, and its receiver.
+/// The limits within which a release may hand its lock over.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::engine) struct Terms {
     /// The nodes that can hand a lock over.

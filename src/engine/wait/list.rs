@@ -57,7 +57,7 @@ impl Entry {
         }
     }
 
-    /// Whether a message that the call with this id has given up strikes the entry off.
+    /// Whether the entry is of this call, which has given up.
     fn is_struck_by(&self, id: WaiterId) -> bool {
         rules::is_struck_off(ClientId::of(&self.id) == ClientId::of(&id), self.id == id)
     }

@@ -80,8 +80,8 @@ pub(in crate::engine) struct Message<'a> {
     pub(in crate::engine) key: &'a [u8],
 }
 
-/// The name of a node: the beginning of its `run_id`. A replica passes on the messages that its
-/// master's clients publish, and each client has its own order of the nodes.
+/// The name of a node: the beginning of its `run_id`. Clients may number the nodes differently, and a
+/// replica delivers its master's messages too.
 pub(in crate::engine) type Mark = [u8; 8];
 
 const LISTED_LEN: usize = 38;

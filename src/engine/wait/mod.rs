@@ -17,7 +17,7 @@
 //!
 //! - A waiter has a timer in every state, so a lost message costs a safety poll and no more.
 //! - A list of waiters is in one place: with the waiter that was woken with it, the slot that it
-//!   won, or a wake under way.
+//!   won, a wake or a hand-over under way. The message of a hand-over carries a copy to the heir.
 
 mod core;
 mod handover;
@@ -62,7 +62,7 @@ use waiter::Waiter;
 use wakes::{Wake, Wakes};
 
 /// How often clients forward a message, so that a client that missed some turns finds the holder. A
-/// hop costs one command; an attempt in vain costs more than 2N.
+/// hop costs one command; an attempt in vain costs at least N.
 const HOPS_MAX: u8 = 8;
 
 impl Waiting {
@@ -175,12 +175,12 @@ impl Waiting {
         self.queues.contains(slot)
     }
 
-    /// How many calls of other clients are known to wait for a slot's lock.
+    /// How many other calls are known to wait for a slot's lock.
     pub(super) fn count_for(&self, slot: SlotIndex) -> usize {
         self.queues.get(slot).map_or(0, |queue| queue.list.len())
     }
 
-    /// The slots for whose locks calls of other clients wait.
+    /// The slots for whose locks other calls wait.
     pub(super) fn queues(&self) -> impl Iterator<Item = SlotIndex> {
         let wanted = self.queues.iter().filter(|(_, queue)| !queue.list.is_empty());
         wanted.map(|(slot, _)| slot)
@@ -245,8 +245,8 @@ impl Waiting {
         true
     }
 
-    /// Other clients took a call's attempt, which failed, for a lock. They now wait behind the
-    /// call.
+    /// A call's attempt has failed. Clients that took its token for that of a lock now wait behind
+    /// the call.
     pub(super) fn carry(&mut self, op: OpIndex, slot: SlotIndex, call: WaitCall, now: Instant) {
         let Some(queue) = self.queues.remove(slot) else { return };
         self.open(op, NodeMask::EMPTY, call, now);
@@ -262,11 +262,11 @@ impl Waiting {
         }
     }
 
-    /// The call won its lock in this slot, or ended without one. The client passes its waiters on,
-    /// and tells the holder that knew of the call that it has given up.
+    /// The call has ended. If it won its lock in this slot, it keeps its waiters. Otherwise the
+    /// client wakes the first of them, and tells the holder that the call has given up.
     pub(super) fn ended(&mut self, op: OpIndex, won: Option<SlotIndex>, view: &mut View<'_>) {
         let Some(waiter) = self.waiters.remove(op) else { return };
-        let told = waiter.told();
+        let told = waiter.holder_told();
         let row = waiter.row;
         let (key, id, list) = (waiter.call.key, waiter.id, waiter.carried.into_list());
         if let Some(slot) = won {
@@ -380,8 +380,7 @@ impl Waiting {
     }
 
     /// A node has handed a lock over to a call, at least in part: the waiters of the lock now wait
-    /// behind that call. `row`: a quorum has, and the lock has gone through so many transfers in a
-    /// row.
+    /// behind that call. Once a quorum has, `row` is the number of transfers in a row.
     pub(super) fn transferred(
         &mut self,
         (op, node): (OpIndex, NodeId),

@@ -27,13 +27,13 @@ pub(in crate::engine) struct Reach {
 }
 
 impl Reach {
-    /// The nodes in the order in which all clients ask them about `key`: messages for one lock
-    /// mostly go through one node, and those for different locks through different nodes.
+    /// The listed nodes, from the place that the key's hash chooses. Clients with the same list ask
+    /// them in the same order: messages for one lock mostly go through one node, and those for
+    /// different locks through different nodes.
     pub(super) fn in_key_order(self, key: &[u8]) -> impl Iterator<Item = NodeId> + use<> {
-        let count = u64::from(self.all.count().max(1));
-        let start = hash(key) % count;
-        (0..count)
-            .filter_map(move |nth| NodeId::new(usize::try_from((start + nth) % count).unwrap_or(0)))
+        let start = hash(key) % u64::from(self.all.count().max(1));
+        let start = usize::try_from(start).unwrap_or(0);
+        self.all.into_iter().skip(start).chain(self.all.into_iter().take(start))
     }
 
     /// The first node of `nodes`, in the key's order, that carries messages.
@@ -50,8 +50,8 @@ impl Reach {
 /// The facts that come with an input.
 pub(in crate::engine) struct View<'a> {
     pub(in crate::engine) now: Instant,
-    /// When the sockets were read before, if the owner of the sockets may have been busy since.
-    /// Only a loop that slept beside them surely reads each message as soon as it comes.
+    /// Messages may have lain unread since then. It equals `now` if the loop slept beside its
+    /// sockets, so that it has read each message as soon as it came.
     pub(in crate::engine) last_pass: Instant,
     pub(in crate::engine) reach: Reach,
     /// From a request to its answer, at the slowest node of the fastest quorum.
@@ -118,8 +118,8 @@ pub(in crate::engine) enum Input {
     Turn(List),
     /// A call of the named client waits behind the call.
     Follower(ClientId),
-    /// A node has handed the lock over to the call, and the listed calls wait behind it. `row`: a
-    /// quorum has.
+    /// A node has handed the lock over to the call, and the listed calls wait behind it. Once a
+    /// quorum has, `row` is the number of transfers in a row.
     Transferred {
         list: List,
         row: Option<u8>,
@@ -165,7 +165,7 @@ pub(in crate::engine) enum Action {
     /// Begin the call's next attempt: everywhere, or at one node before the others.
     Try { op: OpIndex, gate: Option<NodeId> },
     /// The call was given its turn, by a message through the node or by another call of this
-    /// client. The engine has nothing to do.
+    /// client. The engine only notes it.
     Woken { op: OpIndex, node: Option<NodeId> },
 }
 

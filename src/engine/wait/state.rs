@@ -14,8 +14,8 @@ pub(in crate::engine) fn safety_poll(trip: Duration) -> Duration {
     POLL.max(trip * POLL_TRIPS)
 }
 
-/// When a call that queued behind another call polls first, if it saw no holder of the key. Two
-/// calls that wait for each other find out this way. Each call before it adds [`POLL_A_TURN`].
+/// When a call that queued behind another call makes its first poll. Two calls that wait for each
+/// other find out this way. Each call ahead adds [`POLL_A_TURN`].
 pub(super) const FIRST_POLL: Duration = Duration::from_millis(10);
 pub(super) const POLL_A_TURN: Duration = Duration::from_millis(2);
 
@@ -37,9 +37,10 @@ pub(super) fn renew_after(trip: Duration) -> Duration {
     (trip * RENEW_TRIPS).clamp(RENEW_MIN, RENEW_MAX)
 }
 
-/// How often a poll that finds the key gone looks again. Each look comes after this time and up to
-/// as long again. A lock for which waiters are woken is gone half of the time.
+/// How often a poll that finds the key gone looks again. A lock for which waiters are woken is gone
+/// half of the time.
 pub(super) const LOOKS: u8 = 3;
+/// The pause before each look, and up to as long again.
 pub(super) const NEXT_LOOK: Duration = Duration::from_millis(1);
 
 /// A call that no holder knows of polls each node no more often than this.
@@ -112,8 +113,7 @@ pub(super) struct KnownHolder {
     pub(super) ends: Instant,
     /// A client received the call's announcement.
     pub(super) is_heard: bool,
-    /// The same, or a client that has had the lock and passes it on: the call is on the list that
-    /// goes with the lock, or soon is.
+    /// The call is, or soon will be, on the list of waiters that goes with the lock.
     pub(super) is_listed: bool,
     /// How many looks in a row found the key gone.
     pub(super) gone: u8,

@@ -25,7 +25,7 @@
 //! | any | transferred | trying | the same: the lock is won |
 //! | receiving | due | trying | an attempt: no more of it came |
 //! | asking: place, poll; still | a follower for which it waits | trying | an attempt at one node: each waits for the other |
-//! | asking: introduction | introduced | still | polls once at once (asking: poll) unless every node denied the call |
+//! | asking: introduction | introduced | still | asks for the token at once (asking: poll), unless it was listed or all nodes denied it |
 //! | | introduced in vain, refused | asking: introduction | asks the next |
 //! | | a holder of another kind | still, unheard | |
 //! | asking: poll | the holder that was told, or any while the call was told a moment ago | still | the list goes with the lock |

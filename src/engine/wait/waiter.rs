@@ -129,7 +129,7 @@ impl Waiter {
     }
 
     /// The holder that was told of the call, and through which node.
-    pub(super) fn told(&self) -> Option<(RawToken, NodeId)> {
+    pub(super) fn holder_told(&self) -> Option<(RawToken, NodeId)> {
         self.holder.token.zip(self.node).filter(|_| self.holder.is_heard)
     }
 
@@ -165,7 +165,7 @@ impl Waiter {
         WaitState::Asking(Question::Poll)
     }
 
-    /// Of two calls that wait for each other, each tries at one node before the others.
+    /// A call waits for this call, for which this call waits: it tries, at one node before the others.
     pub(super) fn break_ring(&mut self, scene: &mut Scene<'_, '_>) -> WaitState {
         self.note_turn();
         let reach = scene.view.reach;
@@ -237,8 +237,8 @@ impl Waiter {
     pub(super) fn note_holder(&mut self, holder: Option<RawToken>) {
         let before = std::mem::replace(&mut self.holder.token, holder);
         self.holder.gone = 0;
-        // Nodes with different leftover tokens look like a lock that keeps changing hands. The call
-        // believes that a few times only, and then in a holder that stays.
+        // Nodes with different leftover tokens look like a lock that keeps changing hands. After a few
+        // changes the call assumes that the holder stays.
         let (is_same, changes) = (holder == before, self.holder.changes);
         self.holder.changes = match (is_same, changes < CHANGES_MAX) {
             (false, true) => changes + 1,

@@ -215,7 +215,18 @@ fn call() -> WaitCall {
 
 #[test]
 fn each_node_that_denied_is_asked_once_and_then_each_is_polled_at_its_pace() {
+    asks_each_of(NodeMask::first(NODES));
+}
+
+/// The lists have changed: a client numbers no node anew.
+#[test]
+fn a_client_with_other_nodes_than_the_first_asks_each_of_them() {
+    asks_each_of([1, 4, 6].map(node).into_iter().collect());
+}
+
+fn asks_each_of(all: NodeMask) {
     let mut world = World::new();
+    world.reach = Reach { all, channel: all, scripts: all, asked: all };
     world.deny(0);
     let mut asked = NodeMask::EMPTY;
     for _ in 0..NODES {
