@@ -18,7 +18,6 @@ use super::rules::Rules;
 use super::table::Table;
 use crate::driver::Lease;
 use crate::engine::LeaseId;
-use crate::key;
 use crate::rules;
 use crate::time::Instant;
 
@@ -76,22 +75,6 @@ impl Table {
             && rules::ends_time_to_linger(holder.ttl != ttl)
         {
             holder.linger = Duration::ZERO;
-        }
-    }
-
-    /// A call for several keys asks the nodes. A key that lingers here would deny it.
-    pub(super) fn end_linger_of_keys(&mut self, name: &[u8]) {
-        for key in key::split(name).unwrap_or_default() {
-            if let Some(queue) = self.queues.of(key) {
-                self.end_linger(queue);
-            }
-        }
-    }
-
-    /// Releases the lease that lingers in a queue.
-    pub(super) fn end_linger(&mut self, queue: QueueIndex) {
-        if let Some(lease) = self.queues.at_mut(queue).lingering.take() {
-            self.release(queue, lease);
         }
     }
 

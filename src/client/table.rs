@@ -25,7 +25,7 @@ use super::span::CallSpan;
 use crate::config::Config;
 use crate::driver::{Connecting, Driver, Lease};
 use crate::engine::{Engine, LeaseId};
-use crate::key::Key;
+use crate::key::{self, Key};
 use crate::options::LockOptions;
 use crate::query::Query;
 use crate::quorum::NodeMask;
@@ -185,6 +185,22 @@ impl Table {
             self.queues.unlink(queue, call, &mut self.calls);
             self.counting.queues(false);
             self.queues.leave(queue);
+        }
+    }
+
+    /// A call for several keys asks the nodes. A key that lingers here would deny it.
+    fn end_linger_of_keys(&mut self, name: &[u8]) {
+        for key in key::split(name).unwrap_or_default() {
+            if let Some(queue) = self.queues.of(key) {
+                self.end_linger(queue);
+            }
+        }
+    }
+
+    /// Releases the lease that lingers in a queue.
+    pub(super) fn end_linger(&mut self, queue: QueueIndex) {
+        if let Some(lease) = self.queues.at_mut(queue).lingering.take() {
+            self.release(queue, lease);
         }
     }
 
