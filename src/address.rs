@@ -233,10 +233,12 @@ fn without_login(text: &str) -> String {
     let (login, place) = text.rsplit_once('@').unwrap_or(("", text));
     let place = place.split_once('?').map_or(place, |(place, _)| place);
     // A comma in a password cuts a list behind `user:`.
-    let is_port =
-        |text: &str| text.bytes().take_while(|byte| *byte != b'/').all(|it| it.is_ascii_digit());
+    let is_port = |text: &str| {
+        let number = text.split('/').next().unwrap_or_default();
+        number.ends_with(']') || number.bytes().all(|byte| byte.is_ascii_digit())
+    };
     let place = match place.rsplit_once(':') {
-        Some((host, port)) if login.is_empty() && !is_port(port) && !port.ends_with(']') => {
+        Some((host, port)) if login.is_empty() && !place.contains(":///") && !is_port(port) => {
             &format!("{host}:***")
         }
         _ => place,

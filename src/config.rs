@@ -211,7 +211,7 @@ impl Config {
         self
     }
 
-    /// The ACL user for nodes whose URL names none.
+    /// The ACL user for nodes whose URL names none. Such a node needs a password, too.
     #[must_use]
     pub fn username(mut self, username: impl Into<String>) -> Self {
         self.username = Some(username.into());
@@ -414,6 +414,16 @@ impl Config {
         if self.client_name.as_deref().is_some_and(|name| !client_name::is_name(name)) {
             return Err(ConfigError::ClientName);
         }
+        // A server would take the client for its default user.
+        let lacks_password = |node: &&Address| {
+            (node.username.is_some() || self.username.is_some())
+                && node.password.is_none()
+                && self.password.is_none()
+        };
+        if let Some(node) = self.nodes.iter().find(lacks_password) {
+            let why = "a user is named for it, and no password";
+            return Err(ConfigError::Address { address: node.name().into(), why });
+        }
         let votes = |list: NodeMask| {
             let nodes = usize::try_from(list.count()).unwrap_or(usize::MAX);
             Ok((list, self.quorum.votes(nodes)?))
@@ -469,6 +479,16 @@ mod tests {
         assert_eq!(Config::new(many).unwrap_err(), ConfigError::TooManyNodes { nodes: 33 });
         let twice = Config::new(["redis://h:1", "h:2", "redis://u:p@h:1/3"]).unwrap_err();
         assert_eq!(twice, ConfigError::DuplicateNode { node: "h:1".into() });
+    }
+
+    #[test]
+    fn a_user_without_a_password_is_refused() {
+        let named = Config::new(["redis://ann@h:1", "h:2"]).unwrap();
+        let message = named.check().unwrap_err().to_string();
+        assert!(message.contains("h:1") && message.contains("no password"), "{message}");
+        assert!(named.password("p").check().is_ok());
+        assert!(Config::new(["redis://ann:p@h:1"]).unwrap().check().is_ok());
+        assert!(Config::new(["h:1"]).unwrap().username("ann").check().is_err());
     }
 
     #[test]

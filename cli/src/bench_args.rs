@@ -1,9 +1,9 @@
 //! The options of `redbolt bench`.
 
-use std::num::{NonZeroU64, NonZeroUsize};
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, value_parser};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -22,9 +22,9 @@ pub(crate) struct BenchArgs {
         hide_possible_values = true
     )]
     pub(crate) mode: Mode,
-    /// Operations under way at once, with --mode throughput [default: 64]
-    #[arg(long, value_name = "N")]
-    pub(crate) in_flight: Option<NonZeroUsize>,
+    /// Operations under way at once, 1 to 4096, with --mode throughput [default: 64]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..=4096))]
+    pub(crate) in_flight: Option<u16>,
     /// Stop after this many cycles of acquire and release
     #[arg(long, value_name = "N", conflicts_with = "seconds")]
     pub(crate) iterations: Option<NonZeroU64>,

@@ -10,7 +10,7 @@ use redbolt::{
 };
 use serde_json::{Value, json};
 
-use crate::inspect::Searched;
+use crate::inspect::{NodeKey, Searched};
 use crate::output::{note, say, shown};
 use crate::remedy::fence_remedy;
 use crate::signals::Signal;
@@ -120,6 +120,15 @@ impl Failure {
     pub(crate) fn away(mut self, nodes: &[NodeHealth], quorum: u32) -> Self {
         self.add_causes(causes(nodes));
         self.code = code_without_quorum(nodes.iter().map(|node| node.cause), quorum);
+        self
+    }
+
+    /// As [`away`](Self::away), by what nodes said of a key.
+    pub(crate) fn unseen(mut self, nodes: &[NodeKey], quorum: u32) -> Self {
+        let vote = |node: &NodeKey| node.silence().map_or(Vote::Granted, Vote::Unknown);
+        self.add_causes(by_cause(nodes.iter().map(|node| (&*node.node, vote(node)))));
+        let silences = nodes.iter().map(|node| node.silence().unwrap_or(Cause::None));
+        self.code = code_without_quorum(silences, quorum);
         self
     }
 

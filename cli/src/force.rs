@@ -13,7 +13,7 @@ use redbolt::{UnlockError, Unlocked};
 use serde_json::json;
 
 use crate::args::{Global, UnlockArgs};
-use crate::exit::{Failure, LOST, NO_QUORUM, REFUSED};
+use crate::exit::{DOCTOR, Failure, LOST, NO_QUORUM, REFUSED};
 use crate::inspect::{Holder, SeenLock, Verdict};
 use crate::output::{note, say, short, shown};
 use crate::unlock::too_few;
@@ -32,7 +32,7 @@ pub(crate) fn run(global: &Global, args: &UnlockArgs) -> Result<(), Failure> {
     let (client, _) = look::client(global)?;
     let seen = inspect::holder(&client, &args.key.0)?;
     let key = shown(&args.key.0);
-    let holder = seen.holder.as_ref().ok_or_else(|| nobody(&seen, &key))?;
+    let holder = seen.holder.as_ref().ok_or_else(|| nobody(&seen, &key, client.quorum()))?;
     if !args.yes && !is_confirmed(&key, holder)? {
         return Err(Failure::new(REFUSED, "refused", format!("{key} stays as it is")));
     }
@@ -45,7 +45,7 @@ pub(crate) fn run(global: &Global, args: &UnlockArgs) -> Result<(), Failure> {
             );
             return Err(Failure::new(LOST, "not_held", message));
         }
-        Ok(_) => return Err(too_few(&client.nodes().wait(), client.quorum(), &key)),
+        Ok(_) => return Err(too_few(&key).away(&client.nodes().wait(), client.quorum())),
         Err(error) => return Err(error.into()),
     }
     let who = holders::words(holder);
@@ -62,7 +62,7 @@ pub(crate) fn run(global: &Global, args: &UnlockArgs) -> Result<(), Failure> {
 }
 
 /// The reason why no client holds the lock that the command could take.
-fn nobody(seen: &SeenLock, key: &str) -> Failure {
+fn nobody(seen: &SeenLock, key: &str, quorum: u32) -> Failure {
     match seen.verdict {
         Verdict::Free => Failure::new(LOST, "not_held", format!("{key} is free")),
         Verdict::Split => {
@@ -73,11 +73,9 @@ fn nobody(seen: &SeenLock, key: &str) -> Failure {
             Failure::new(LOST, "not_held", message)
         }
         Verdict::Held | Verdict::Unknown => {
-            let message = format!(
-                "too few nodes with a vote answered to know who holds {key} (redbolt doctor says \
-                 more)"
-            );
-            Failure::new(NO_QUORUM, "unknown", message)
+            let message =
+                format!("too few nodes with a vote answered to know which client holds {key}");
+            Failure::new(NO_QUORUM, "unknown", message).unseen(&seen.nodes, quorum).hint(DOCTOR)
         }
     }
 }

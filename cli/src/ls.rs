@@ -74,7 +74,7 @@ pub(crate) fn run(global: &Global, args: &LsArgs) -> Result<(), Failure> {
         let is_denied = |node: &Searched| matches!(node.cause, Cause::None | Cause::NoPermission);
         let hint = if listing.nodes.iter().all(is_denied) { LIST_RIGHTS } else { DOCTOR };
         note(format_args!("not searched: {left_out}; {hint}"));
-    } else if !client.is_ready() {
+    } else if is_unknown {
         note(format_args!("too few nodes vote, so locks may be missing or unknown; {DOCTOR}"));
     }
     let mut holders = listing.locks.iter().filter_map(|lock| lock.holder.as_ref());

@@ -271,7 +271,14 @@ fn login(address: &str) -> Option<&str> {
 /// A list of addresses with `***` for each password. What is no address may be a part of one, because a
 /// comma in a password cuts it: then no part is shown.
 fn without_passwords(nodes: &str) -> String {
-    if nodes.split(',').any(|address| Address::parse(address).is_err()) {
+    let may_be_part = |part: &str| {
+        let place = part.split_once("://").map_or(part, |(_, place)| place);
+        !part.is_empty()
+            && !part.contains('@')
+            && !place.starts_with('/')
+            && Address::parse(place).is_err()
+    };
+    if nodes.split(',').any(may_be_part) {
         return "***".to_owned();
     }
     let masked = |address: &str| match login(address).and_then(|login| login.split_once(':')) {
@@ -294,6 +301,9 @@ mod tests {
             without_passwords(nodes),
             "redis://u:***@h:1,:***@h:2,unix://u:***@/path,redis://u@h:3,h:4"
         );
+        for plain in ["", "h:1,[::1]:2", "rediss://h:1", "unix:///run/a"] {
+            assert_eq!(without_passwords(plain), plain);
+        }
         for broken in ["redis://u:s3,cret@h:1", "redis://h:1?password=s3cret"] {
             assert_eq!(without_passwords(broken), "***");
         }

@@ -28,7 +28,7 @@ pub(crate) fn judge(seen: &SeenLock, quorum: u32) -> Result<(), Failure> {
     if seen.verdict != Verdict::Unknown {
         return Ok(());
     }
-    let silences = seen.nodes.iter().map(|node| silence(node).unwrap_or_default());
+    let silences = seen.nodes.iter().map(|node| node.silence().unwrap_or_default());
     Err(Failure::code(code_without_quorum(silences, quorum)))
 }
 
@@ -60,7 +60,7 @@ impl SeenLock {
         let without_time = |seen: &Self| -> Vec<_> {
             let node = |node: &NodeKey| {
                 let token = node.held().map(|(token, _)| token.to_owned());
-                (state(node), token, silence(node))
+                (state(node), token, node.silence())
             };
             seen.nodes.iter().map(node).collect()
         };
@@ -108,8 +108,8 @@ fn node_json(node: &NodeKey) -> Value {
         "state": state(node),
         "token": held.map(|(token, _)| shown(token)),
         "ttl_ms": held.and_then(|(_, ttl)| ttl).map(ms),
-        "cause": silence(node).map(Cause::name),
-        "message": silence(node).map(Cause::text),
+        "cause": node.silence().map(Cause::name),
+        "message": node.silence().map(Cause::text),
         "waits_ms": node.waits.map(ms),
     })
 }
@@ -122,16 +122,10 @@ fn state(node: &NodeKey) -> &'static str {
     }
 }
 
-/// Why the node's answer does not count.
-fn silence(node: &NodeKey) -> Option<Cause> {
-    let cause = if let KeyState::Error(cause) = node.state { cause } else { node.doubt };
-    (cause != Cause::None).then_some(cause)
-}
-
 fn table(nodes: &[NodeKey]) -> Table<4> {
     let mut table = Table::new(["node", "state", "ends in", "token"]);
     for node in nodes {
-        let why = silence(node).map(|cause| match node.waits {
+        let why = node.silence().map(|cause| match node.waits {
             Some(left) => format!("waits {}: may have forgotten locks", short(left)),
             None => cause.to_string(),
         });

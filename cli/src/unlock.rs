@@ -1,7 +1,6 @@
 //! `redbolt unlock`: releases a lock by its key and token.
 
 use redbolt::driver::Outcome;
-use redbolt::inspect::NodeHealth;
 use redbolt::{UnlockError, Unlocked};
 use serde_json::json;
 
@@ -17,6 +16,9 @@ pub(crate) fn run(global: &Global, args: &UnlockArgs) -> Result<(), Failure> {
     session.wait_settled(CONNECT_LIMIT)?;
     let op = session.driver.unlock_token(&args.key.0, &token)?;
     let outcome = session.finish(op)?;
+    // The answers to a delete name no cause, and those to a question do.
+    let is_unknown = matches!(outcome, Outcome::Unlock(Ok(Unlocked::Unknown)));
+    let seen = if is_unknown { session.look_at(&args.key.0) } else { None };
     session.close();
     let Outcome::Unlock(result) = outcome else { return Err(odd_outcome()) };
     let key = shown(&args.key.0);
@@ -28,13 +30,16 @@ pub(crate) fn run(global: &Global, args: &UnlockArgs) -> Result<(), Failure> {
             "not_held",
             format!("{key} is not held with this token: it is over, or was released before"),
         )),
-        Ok(_) => Err(too_few(&session.driver.nodes(), session.driver.quorum(), &key)),
+        Ok(_) => Err(match seen {
+            Some(seen) => too_few(&key).unseen(&seen.nodes, session.driver.quorum()),
+            None => too_few(&key).away(&session.driver.nodes(), session.driver.quorum()),
+        }),
         Err(error) => Err(error.into()),
     }
 }
 
-pub(crate) fn too_few(nodes: &[NodeHealth], quorum: u32, key: &str) -> Failure {
+pub(crate) fn too_few(key: &str) -> Failure {
     let message =
         format!("too few nodes answered to know whether {key} is released; it ends with its TTL");
-    Failure::new(NO_QUORUM, "unknown", message).away(nodes, quorum)
+    Failure::new(NO_QUORUM, "unknown", message)
 }

@@ -132,7 +132,8 @@ impl Guard {
         Call::new(owner, CallRequest::Extend { held: &mut self.held, ttl }, request::extended)
     }
 
-    /// Extends the lock by the TTL of its call, if at most two thirds of that TTL are left. Otherwise it costs a clock read. Call it between the steps of long work.
+    /// Moves the end of the lock to the TTL of its call from now, if at most two thirds of that TTL
+    /// are left. Otherwise it costs a clock read. Call it between the steps of long work.
     ///
     /// # Errors
     ///

@@ -74,7 +74,7 @@ impl Table {
             && holder.id == lease
             && rules::ends_time_to_linger(holder.ttl != ttl)
         {
-            holder.linger = Duration::ZERO;
+            (holder.linger, holder.is_extended) = (Duration::ZERO, true);
         }
     }
 

@@ -38,6 +38,8 @@ pub(super) struct Holder {
     pub(super) ttl: Duration,
     /// For how long it may linger; zero if it may not.
     pub(super) linger: Duration,
+    /// It was extended by another TTL, from which its time to linger does not count.
+    pub(super) is_extended: bool,
     /// The last noted end of its time to linger.
     pub(super) lingers_until: Instant,
 }
@@ -47,7 +49,7 @@ impl Holder {
     pub(super) fn hand_on(&mut self, held_since: Moment, wanted: &LockOptions) {
         self.turns += 1;
         self.held_since = held_since;
-        self.linger = wanted.linger_limit();
+        self.linger = if self.is_extended { Duration::ZERO } else { wanted.linger_limit() };
     }
 }
 
@@ -203,6 +205,7 @@ impl Queues {
             is_announced: options.is_announced,
             ttl: options.ttl,
             linger: options.linger_limit(),
+            is_extended: false,
             lingers_until: Instant::default(),
         });
     }

@@ -268,6 +268,7 @@ pub(super) mod tests {
             is_announced,
             ttl: ms(10),
             linger: Duration::ZERO,
+            is_extended: false,
             lingers_until: Instant::default(),
         }
     }

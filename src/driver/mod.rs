@@ -307,8 +307,8 @@ impl Driver {
     }
 
     /// Begins to take over the lock of a key and token, by extending it to the TTL of `options`
-    /// from now. Of the other options, only keep-alive and fence apply, because they concern the
-    /// lease itself.
+    /// from now. Of the other options only keep-alive, announced and fence apply: they concern
+    /// the lease itself.
     ///
     /// # Errors
     ///

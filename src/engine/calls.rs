@@ -262,7 +262,7 @@ impl Engine {
                 self.follow(failed, now);
             }
             OpKind::Extend | OpKind::Adopt | OpKind::Keep => {
-                self.locks.end_extension(index, Verdict::NoQuorum);
+                self.locks.extension_timed_out(index);
             }
             OpKind::Release => self.locks.finish(index, Verdict::Unlocked(Ok(Unlocked::Unknown))),
             OpKind::Query => self.locks.finish(index, Verdict::Answered),

@@ -170,6 +170,9 @@ impl Locks {
             slot.unanswered = slot.unanswered.without(gone);
             slot.tainted = slot.tainted.without(gone);
         }
+        for left in &mut self.unsettled {
+            left.nodes = left.nodes.without(gone);
+        }
         self.nodes.list(&self.settings.electorate);
     }
 

@@ -106,6 +106,12 @@ impl NodeKey {
         Self { node: node.name.clone(), state, doubt: answers.doubt, waits }
     }
 
+    /// Why the node's answer does not count.
+    pub(crate) fn silence(&self) -> Option<Cause> {
+        let cause = if let KeyState::Error(cause) = self.state { cause } else { self.doubt };
+        (cause != Cause::None).then_some(cause)
+    }
+
     /// The token that the node holds and its remaining TTL, whether it counts or not.
     pub(crate) fn held(&self) -> Option<(&[u8], Option<Duration>)> {
         let KeyState::Held { token, ttl } = &self.state else { return None };

@@ -136,6 +136,10 @@ fn a_key_that_all_nodes_deny_ends_with_77_also_where_one_waits_for_its_vote() {
         servers.iter().map(|server| server.url().replace("://", "://u:right@")).collect();
     let lock = || on_urls(&urls, &["lock", "k", "--ttl", "1s", "--max-ttl", "3s"]);
     assert!(eventually(PATIENCE, || lock().code == Some(77)), "{:?}", lock());
+    for unlock in [&["unlock", "k", "t0ken"][..], &["unlock", "k", "--force", "--yes"]] {
+        let ended = on_urls(&urls, &[unlock, &["--max-ttl", "3s"]].concat()).expect(77);
+        assert!(ended.err.contains(redbolt::Cause::KeyDenied.text()), "{ended:?}");
+    }
     servers[0].restart();
     rules(&servers[0]);
     let ended = lock().expect(77);

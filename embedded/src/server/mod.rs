@@ -132,7 +132,8 @@ impl Nodes {
     /// # Errors
     ///
     /// The errors of [`Nodes::state`], and [`NodesError::Io`] if the operating system gives no
-    /// socket. Then the node stays killed. No other program can have taken its port.
+    /// socket, or another program has taken the port. Then the node stays killed. On Linux the node
+    /// keeps its port.
     pub fn restart(&self, node: usize, memory: Memory) -> Result<(), NodesError> {
         self.ask(node, Order::Restart(memory)).map(drop)
     }

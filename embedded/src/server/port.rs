@@ -2,8 +2,9 @@
 //!
 //! # Invariants
 //!
-//! - No other program gets the port while the node lives. A socket that listens to nothing holds the
-//!   port, so that connections to a killed node are refused.
+//! - On Linux no other program gets the port while the node lives. A socket that listens to nothing
+//!   holds the port, so that connections to a killed node are refused. Other systems do not answer
+//!   them, so there a killed node has no socket.
 
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr};
@@ -17,7 +18,7 @@ use socket2::{Domain, SockRef, Socket, Type};
 pub(super) struct Port {
     pub(super) number: u16,
     /// It holds the port, and shares it with the listener of the node.
-    _holder: Socket,
+    _holder: Option<Socket>,
 }
 
 impl Port {
@@ -45,13 +46,16 @@ impl Port {
         let holder = Socket::new(Domain::IPV4, Type::STREAM, None)?;
         holder.set_reuse_address(is_chosen)?;
         holder.bind(&address(number).into())?;
-        // From now on a socket may share the port, if it says so itself.
+        // From now on only a socket that says so itself shares the port.
+        holder.set_reuse_address(false)?;
         holder.set_reuse_port(true)?;
-        Ok(Self { number, _holder: holder })
+        Ok(Self { number, _holder: cfg!(target_os = "linux").then_some(holder) })
     }
 
     pub(super) fn listen(&self) -> io::Result<TcpListener> {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+        // Its connections leave the port to the next program that chooses it.
+        socket.set_reuse_address(true)?;
         socket.set_reuse_port(true)?;
         socket.bind(&address(self.number).into())?;
         socket.listen(BACKLOG)?;

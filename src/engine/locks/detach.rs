@@ -6,8 +6,8 @@
 //!   token.
 //! - A caller gives a lease away only while no node may still run an earlier delete or extension of
 //!   it. A later run would come behind the commands of the client that adopts the lease.
-//! - An adoption that fails may leave an extension on its way. The client remembers it: such a node
-//!   does not count in a longer adoption of the same lock.
+//! - An adoption that fails may leave an extension on a connection that ends. The client remembers the
+//!   node: it does not count in a longer adoption of the same lock, unless it restarts.
 
 use super::core::Locks;
 use super::handover::Unsettled;
@@ -20,7 +20,7 @@ use crate::rules;
 use crate::slab::SlotIndex;
 use crate::token::TokenBytes;
 
-/// The client remembers so many. Each comes from an adoption that failed.
+/// The client remembers so many locks, and forgets the oldest first.
 const UNSETTLED_MAX: usize = 1024;
 
 impl Locks {
@@ -80,19 +80,35 @@ impl Locks {
         unsettled
     }
 
+    /// The client is about to leave a lock. It remembers the lock if an extension may still run later
+    /// than a command over another connection.
+    fn remember_unsettled(&mut self, slot_index: SlotIndex) {
+        let (open, slot) = (self.nodes_unsettled(slot_index), self.slots.at(slot_index));
+        let (nodes, ttl_ms) = (slot.tainted, slot.ttl_ms);
+        let is_same = |left: &Unsettled| left.key == slot.key && left.token == slot.token;
+        let is_known =
+            |left: &Unsettled| is_same(left) && (left.nodes, left.ttl_ms) == (nodes, ttl_ms);
+        if open.is_empty() || open == nodes && self.unsettled.iter().any(is_known) {
+            return;
+        }
+        let (key, token, lease) =
+            (slot.key.clone(), slot.token.clone(), self.slots.lease_id(slot_index));
+        let slots = &self.slots;
+        // Of a slot that is free, no extension is on its way.
+        self.unsettled
+            .retain(|it| !it.nodes.is_empty() || slots.lease_id(it.lease.slot) == it.lease);
+        if self.unsettled.len() >= UNSETTLED_MAX {
+            self.unsettled.pop_front();
+        }
+        self.unsettled.push_back(Unsettled { key, token, ttl_ms, nodes, lease });
+    }
+
     /// Ends a slot without deleting its keys: the client forgets the token.
     pub(in crate::engine) fn leave_slot(&mut self, slot_index: SlotIndex) {
         if rules::is_forgotten(true) {
-            let nodes = self.nodes_unsettled(slot_index);
+            self.remember_unsettled(slot_index);
             self.forget_offer(slot_index);
             let slot = self.slots.at_mut(slot_index);
-            if !nodes.is_empty() {
-                if self.unsettled.len() >= UNSETTLED_MAX {
-                    self.unsettled.pop_front();
-                }
-                let (key, token) = (slot.key.clone(), slot.token.clone());
-                self.unsettled.push_back(Unsettled { key, token, nodes, ttl_ms: slot.ttl_ms });
-            }
             slot.step(TokenInput::GiveAway);
             slot.token = TokenBytes::Drawn([0; 20]);
         } else {

@@ -377,6 +377,12 @@ impl Locks {
     ) {
         let slot = self.slots.at_mut(slot_index);
         slot.tainted.insert(id);
+        if slot.state() == TokenState::GivenAway {
+            let lease = self.slots.lease_id(slot_index);
+            let left = self.unsettled.iter_mut().find(|left| left.lease == lease);
+            left.into_iter().for_each(|left| left.nodes.insert(id));
+            return;
+        }
         let is_wanted = slot.phase == phase && slot.state() == TokenState::Held;
         if let Some(index) = slot.op.filter(|_| is_wanted) {
             self.ops.at_mut(index).tally.no(id);
@@ -419,6 +425,17 @@ impl Locks {
         } else {
             self.finish(index, outcome);
         }
+    }
+
+    /// The time of an extension is up: it is blamed on the nodes that have said nothing.
+    pub(in crate::engine) fn extension_timed_out(&mut self, index: OpIndex) {
+        let op = self.ops.at_mut(index);
+        for node in op.tally.open {
+            if let Some(cause @ Cause::None) = op.causes.get_mut(node.index()) {
+                *cause = Cause::Timeout;
+            }
+        }
+        self.end_extension(index, Verdict::NoQuorum);
     }
 
     fn decide_extension(&mut self, slot_index: SlotIndex, now: Now) {

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use smallvec::SmallVec;
 
+use super::slot::LeaseId;
 use crate::beside::Beside;
 use crate::key::Key;
 use crate::quorum::{NodeId, NodeMask};
@@ -61,6 +62,9 @@ impl Offers {
 pub(in crate::engine) struct Unsettled {
     pub(super) key: Key,
     pub(super) token: TokenBytes,
-    pub(super) nodes: NodeMask,
     pub(super) ttl_ms: u32,
+    /// The nodes whose connection ended before they answered.
+    pub(in crate::engine) nodes: NodeMask,
+    /// The slot of which answers may still come.
+    pub(super) lease: LeaseId,
 }

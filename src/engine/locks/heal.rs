@@ -88,6 +88,9 @@ impl Locks {
         if !is_reborn && silence < least_ttl {
             return;
         }
+        if is_reborn {
+            self.unsettled.iter_mut().for_each(|left| left.nodes.remove(id));
+        }
         let held = |place: &SlotIndex| self.slots.at(*place).state() == TokenState::Held;
         let leases: Vec<SlotIndex> =
             self.slots.iter().map(|(index, _)| index).filter(held).collect();

@@ -246,6 +246,45 @@ pub(super) fn a_longer_adoption_counts_no_node_that_may_still_run_a_shorter_one(
     }
 }
 
+/// An adoption for a tenth of the TTL that ends before two of the nodes have answered.
+fn slow() -> Rig {
+    let mut rig = Rig::new(3);
+    rig.engine.adopt(b"a", b"tok", &LockOptions::new(TTL / 10), rig.now).unwrap();
+    rig.answer(2, "_\r\n");
+    rig.advance(100 * MS);
+    assert!(matches!(rig.engine.poll_event(rig.now), Some(Event::Adopt { result: Err(_), .. })));
+    rig
+}
+
+#[test]
+fn a_node_that_has_answered_a_failed_adoption_counts_in_a_longer_one() {
+    let mut rig = slow();
+    rig.answer_all(0..2, "+OK\r\n");
+    rig.engine.adopt(b"a", b"tok", &LockOptions::new(TTL), rig.now).unwrap();
+    rig.answer_all(0..3, "+OK\r\n");
+    let event = rig.engine.poll_event(rig.now);
+    let Some(Event::Adopt { result: Ok(lease), .. }) = event else { panic!("{event:?}") };
+    rig.engine.detach(lease).expect("nothing is on its way");
+}
+
+#[test]
+fn an_extension_that_is_lost_after_its_adoption_has_failed_is_remembered_until_the_node_restarts() {
+    for is_reborn in [false, true] {
+        let mut rig = slow();
+        for index in 0..2 {
+            rig.lose(index);
+            if is_reborn {
+                let info =
+                    format!("run_id:new{index}\r\nconnected_slaves:0\r\nuptime_in_seconds:1\r\n");
+                rig.greet(index, HELLO, &info);
+            } else {
+                rig.connect(index);
+            }
+        }
+        assert_eq!(adopts(&mut rig, TTL), is_reborn);
+    }
+}
+
 #[test]
 pub(super) fn a_node_that_lacks_the_script_is_extended_though_the_others_have_decided() {
     let mut rig = Rig::new(3);

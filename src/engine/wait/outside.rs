@@ -27,7 +27,7 @@ pub(in crate::engine) struct Reach {
 }
 
 impl Reach {
-    /// The listed nodes, from the place that the key's hash chooses. Clients with the same list ask
+    /// The listed nodes, from the place that the key's hash chooses. Clients that number them alike ask
     /// them in the same order: messages for one lock mostly go through one node, and those for
     /// different locks through different nodes.
     pub(super) fn in_key_order(self, key: &[u8]) -> impl Iterator<Item = NodeId> + use<> {
