@@ -51,7 +51,9 @@ SETTINGS: dict[str, tuple[Any, Any]] = {
 def test_a_setting_is_taken_by_its_name_and_checked_before_any_lock(kind: Any, name: str) -> None:
     right, wrong = SETTINGS[name]
     if right is not None:
-        kind(NODES, **{name: right})
+        # A user without a password is refused.
+        more = {"password": "p"} if name == "username" else {}
+        kind(NODES, **{name: right}, **more)
     with pytest.raises((redbolt.InvalidArgument, TypeError, OverflowError)):
         kind(NODES, **{name: wrong})
 
