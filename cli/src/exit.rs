@@ -127,8 +127,7 @@ impl Failure {
     pub(crate) fn unseen(mut self, nodes: &[NodeKey], quorum: u32) -> Self {
         let vote = |node: &NodeKey| node.silence().map_or(Vote::Granted, Vote::Unknown);
         self.add_causes(by_cause(nodes.iter().map(|node| (&*node.node, vote(node)))));
-        let silences = nodes.iter().map(|node| node.silence().unwrap_or(Cause::None));
-        self.code = code_without_quorum(silences, quorum);
+        self.code = code_unseen(nodes, quorum);
         self
     }
 
@@ -214,7 +213,7 @@ const GONE: Denied = ("gone", "not there with this token");
 /// The code of a command that had no quorum, by the cause of each node. Rights are missing if the nodes
 /// that refuse the user make a quorum together with the nodes that answer. A node counts as one that
 /// answers if the client did not wait for its answer. So the order of the answers changes nothing.
-pub(crate) fn code_without_quorum(causes: impl Iterator<Item = Cause>, quorum: u32) -> u8 {
+fn code_without_quorum(causes: impl Iterator<Item = Cause>, quorum: u32) -> u8 {
     let (mut refused, mut others) = (0, 0);
     for cause in causes {
         use Cause::{Credentials, Gated, Held, InfoDenied, KeyDenied, NoPermission};
@@ -226,6 +225,11 @@ pub(crate) fn code_without_quorum(causes: impl Iterator<Item = Cause>, quorum: u
     }
     let is_refusal = refused > 0 && refused + others >= quorum;
     if is_refusal { NO_PERMISSION } else { NO_QUORUM }
+}
+
+/// The code of a command to which the nodes do not show the holder of a key.
+pub(crate) fn code_unseen(nodes: &[NodeKey], quorum: u32) -> u8 {
+    code_without_quorum(nodes.iter().map(|node| node.silence().unwrap_or_default()), quorum)
 }
 
 fn code_of(ballot: &Ballot) -> u8 {

@@ -268,8 +268,8 @@ fn login(address: &str) -> Option<&str> {
     Some(login.split_once("://").map_or(login, |(_, login)| login))
 }
 
-/// A list of addresses with `***` for each password. What is no address may be a part of one, because a
-/// comma in a password cuts it: then no part is shown.
+/// A list of addresses with `***` for each password. A comma in a password cuts its address in two. So
+/// nothing is shown of a list with a part that is no address.
 fn without_passwords(nodes: &str) -> String {
     let may_be_part = |part: &str| {
         let place = part.split_once("://").map_or(part, |(_, place)| place);

@@ -4,7 +4,7 @@ use redbolt::Cause;
 use serde_json::{Value, json};
 
 use crate::args::{Global, StatusArgs};
-use crate::exit::{Failure, code_without_quorum};
+use crate::exit::{Failure, code_unseen};
 use crate::inspect::{KeyState, NodeKey, SeenLock, Verdict};
 use crate::output::{Paint, ms, say, short, shown};
 use crate::table::Table;
@@ -28,8 +28,7 @@ pub(crate) fn judge(seen: &SeenLock, quorum: u32) -> Result<(), Failure> {
     if seen.verdict != Verdict::Unknown {
         return Ok(());
     }
-    let silences = seen.nodes.iter().map(|node| node.silence().unwrap_or_default());
-    Err(Failure::code(code_without_quorum(silences, quorum)))
+    Err(Failure::code(code_unseen(&seen.nodes, quorum)))
 }
 
 impl SeenLock {

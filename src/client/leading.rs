@@ -50,7 +50,8 @@ impl Table {
     }
 
     /// The place of the sleeping thread to wake for the work in the table. The next call returns `None`
-    /// until a thread sleeps again. A caller that `leads` does the work itself, and leaves the thread at the gate asleep.
+    /// until a thread sleeps again. A caller that `leads` does the work itself, and leaves the thread at
+    /// the gate asleep.
     pub(super) fn must_wake(&mut self, leads: bool) -> Option<Place> {
         let (place, until) = self.sleeping.asleep?;
         let must_listen = std::mem::take(&mut self.sleeping.must_listen);

@@ -262,7 +262,7 @@ impl Client {
     /// # Errors
     ///
     /// The errors of [`try_lock`](Self::try_lock), from the last attempt. If the call's end cuts
-    /// that attempt, what the nodes said before counts.
+    /// that attempt, the nodes' earlier answers count.
     pub fn lock(
         &self,
         key: impl AsRef<[u8]>,

@@ -287,7 +287,7 @@ impl Driver {
         let place = self.engine.word(lease);
         self.engine.detach(lease)?;
         if let Some(place) = place {
-            // Another process may have the lock from now on, whether the caller takes the result or not.
+            // Another process may have the lock now, even if the caller never takes the result.
             self.pool.set_lost(place, lease);
         }
         Ok(())

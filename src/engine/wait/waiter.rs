@@ -165,7 +165,7 @@ impl Waiter {
         WaitState::Asking(Question::Poll)
     }
 
-    /// A call waits for this call, for which this call waits: it tries, at one node before the others.
+    /// This call and another wait for each other: this call tries, at one node before the others.
     pub(super) fn break_ring(&mut self, scene: &mut Scene<'_, '_>) -> WaitState {
         self.note_turn();
         let reach = scene.view.reach;
