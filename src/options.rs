@@ -154,7 +154,7 @@ impl LockOptions {
     /// this client left it, or else of one drawn at random. It also asks for up to eight others each 100
     /// to 200 ms, or 16 to 32 round trips where these take longer.
     ///
-    /// A slot does not [linger](Self::linger).
+    /// A call for a slot that is to [linger](Self::linger) fails.
     #[must_use]
     pub fn slots(self, slots: usize) -> Self {
         self.sharing(Share::Slot(slot_count(slots)))
@@ -277,8 +277,8 @@ impl LockOptions {
     /// The client does not let a lock linger whose token the caller asked for
     /// ([`Guard::token`](crate::Guard::token)): it releases that lock.
     ///
-    /// The call fails with [`LockError::NoLinger`](crate::LockError::NoLinger) on a `Driver`, for a
-    /// lock with a fence, and for an announced lock. It also fails if the configuration has
+    /// The call fails with [`LockError::NoLinger`](crate::LockError::NoLinger) on a `Driver`, and for
+    /// several keys, [slots](Self::slots), a lock with a fence and an announced lock. It also fails if the configuration has
     /// [`direct_wake`](crate::Config::direct_wake) off,
     /// [`max_extensions`](crate::Config::max_extensions) or [`max_hold`](crate::Config::max_hold).
     #[must_use]

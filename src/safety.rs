@@ -144,6 +144,6 @@
 //!
 //! - Exclusion for a process that acts after its deadline because it was paused, or because the
 //!   network delayed its request. Only the resource can refuse it ([`crate::guide::fencing`]).
-//! - Anything while precondition 1, 4, 6 or 7 does not hold.
+//! - Anything while a precondition from 1 to 7 does not hold.
 //! - That a lock can be taken while fewer than `q` nodes are admitted: after a majority restarts,
 //!   that lasts as long as the guard.

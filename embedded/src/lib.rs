@@ -11,7 +11,7 @@
 //! use redbolt_embedded::{Memory, Nodes};
 //!
 //! let nodes = Nodes::start(5)?;
-//! let urls = nodes.urls(); // "redis://127.0.0.1:PORT", for any client
+//! let urls = nodes.urls(); // "redis://127.0.0.1:PORT"
 //! nodes.pause(0)?; // hangs, as under SIGSTOP
 //! nodes.kill(1)?; // its port refuses
 //! nodes.resume(0)?; // runs what was sent meanwhile

@@ -91,7 +91,7 @@ enum redbolt_setting
   // 0: a master with replicas votes like any other, and two holders are possible after a
   // failover. 1, the default: it votes only where it ceases to grant once it is cut off.
   REDBOLT_FAILOVER_GUARD = 7,
-  // 0: nodes that might forget keys vote too. 1, the default: they do not.
+  // 0: a node that denies INFO votes, unchecked. 1, the default: it does not vote.
   REDBOLT_STRICT_ADMISSION = 8,
   // How long a call waits for a lock that it does not get; zero tries once.
   REDBOLT_RETRY_TIMEOUT_NS = 9,
@@ -363,7 +363,8 @@ redbolt_code redbolt_lock(redbolt_client *client,
                           redbolt_lease *lease,
                           redbolt_error *error);
 
-// As `redbolt_lock`, but tries once: one round trip, at most the timeout of a node.
+// As `redbolt_lock`, but tries once: one round trip, at most the timeout of a node. Before a quorum
+// is connected, it takes at most the timeout of a connection. A fence may take one of a node more.
 redbolt_code redbolt_try_lock(redbolt_client *client,
                               const char *key,
                               size_t key_len,

@@ -151,7 +151,8 @@ pub unsafe extern "C" fn redbolt_lock(
     unsafe { take_lock(client, options, lease, error, call) }
 }
 
-/// As `redbolt_lock`, but tries once: one round trip, at most the timeout of a node.
+/// As `redbolt_lock`, but tries once: one round trip, at most the timeout of a node. Before a quorum
+/// is connected, it takes at most the timeout of a connection. A fence may take one of a node more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_try_lock(
     client: *mut redbolt_client,

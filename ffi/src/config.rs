@@ -45,7 +45,7 @@ pub enum redbolt_setting {
     /// 0: a master with replicas votes like any other, and two holders are possible after a
     /// failover. 1, the default: it votes only where it ceases to grant once it is cut off.
     REDBOLT_FAILOVER_GUARD = 7,
-    /// 0: nodes that might forget keys vote too. 1, the default: they do not.
+    /// 0: a node that denies INFO votes, unchecked. 1, the default: it does not vote.
     REDBOLT_STRICT_ADMISSION = 8,
     /// How long a call waits for a lock that it does not get; zero tries once.
     REDBOLT_RETRY_TIMEOUT_NS = 9,

@@ -41,7 +41,7 @@ const SLICE: Duration = Duration::from_millis(50);
 /// - failover_guard: masters with replicas must cease to grant when they are cut off (True)
 /// - admission: "strict", or "lenient" for nodes that deny INFO
 /// - drift_factor: the most that two clocks differ in rate (0.01)
-/// - max_clock_skew, fence_ttl: for fences (1.0, 86400.0)
+/// - max_clock_skew, fence_ttl: for fences (1.0; a day, or longer with a long `max_ttl`)
 /// - direct_wake: a release wakes a call that waits (True)
 /// - local_turns, transfers_in_row: how often a lock goes on before it is free for others (64, 16)
 /// - max_extensions, max_hold: limits for each lease (none)
@@ -164,8 +164,8 @@ impl Client {
         self.take(py, &key, asked.options(self.settings.retry)?, true)
     }
 
-    /// As `lock`, but tries once: one round trip, at most `node_timeout`. Raises `Taken` if another holds
-    /// the lock.
+    /// As `lock`, but tries once: one round trip, at most `node_timeout`; before a quorum is connected, at
+    /// most `connect_timeout`. Raises `Taken` if another holds the lock.
     #[pyo3(signature = (key, ttl, *, keep_alive=false, fenced=false, slots=None, read=None, write=None, min_validity=0.0, linger=0.0))]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments")]
     fn try_lock(

@@ -162,8 +162,8 @@ impl Lease {
         !self.state.rest.is_empty()
     }
 
-    /// The nodes that granted the lock and still hold it, of several keys each. Late answers add
-    /// nodes, and take away nodes that lost the key.
+    /// The nodes that granted the lock and still hold it; for several keys, the nodes that hold all
+    /// of them. Late answers add nodes, and take away nodes that lost a key.
     #[must_use]
     pub fn votes(&self) -> NodeMask {
         NodeMask::from_bits(self.state.votes.load(Ordering::Relaxed))

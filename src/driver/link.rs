@@ -161,7 +161,6 @@ impl Link {
     }
 }
 
-/// A link for each node.
 #[cfg(feature = "tls")]
 pub(super) fn links_of(config: &Config) -> Result<Vec<Link>, ConfigError> {
     let targets = super::tls::targets(config)?;
@@ -169,7 +168,6 @@ pub(super) fn links_of(config: &Config) -> Result<Vec<Link>, ConfigError> {
     Ok(links.zip(targets).map(|(link, target)| link.with_tls(target)).collect())
 }
 
-/// A link for each node.
 #[cfg(not(feature = "tls"))]
 #[expect(clippy::unnecessary_wraps, reason = "with TLS it can fail")]
 pub(super) fn links_of(config: &Config) -> Result<Vec<Link>, ConfigError> {

@@ -472,7 +472,6 @@ impl Driver {
         self.own_poll = Some((poll, events));
     }
 
-    /// Reads what the ready sockets hold.
     fn read(&mut self) {
         for id in std::mem::take(&mut self.connecting) {
             self.check_connect(id, clock::now());

@@ -23,7 +23,6 @@ impl Driver {
         self.engine.poll_notice()
     }
 
-    /// Logs the new notices.
     #[cfg(feature = "tracing")]
     pub(super) fn log_notices(&mut self) {
         while let Some(notice) = self.engine.poll_notice() {

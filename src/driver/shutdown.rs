@@ -117,7 +117,7 @@ impl Driver {
 
 impl Drop for Driver {
     /// As [`shutdown`](Self::shutdown), without waiting: the driver writes as much as the sockets
-    /// take at once, and reads no answers.
+    /// take at once, and reads only the answers that are there.
     fn drop(&mut self) {
         // In the child of a fork all leases and calls are the parent's.
         if self.fork.detected_fork() {

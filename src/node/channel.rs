@@ -1,7 +1,7 @@
 //! The channels on which other clients reach this one through the node: subscriptions beside the
 //! ordinary commands of a RESP3 connection. One channel carries messages. The other carries
-//! transfers, and the client leaves it when it would not read of a hand-over. Without a listener
-//! the script finds nobody to tell and deletes the key that it handed over.
+//! transfers: the client unsubscribes from it while it would not read of a hand-over. Without a
+//! listener the script finds nobody to tell and deletes the key that it handed over.
 //!
 //! # Invariants
 //!

@@ -118,7 +118,6 @@ impl Node {
         self.is_changed = true;
     }
 
-    /// Marks the changes as seen.
     pub(crate) const fn changes_noted(&mut self) {
         self.is_changed = false;
     }
@@ -145,8 +144,7 @@ impl Node {
         }
     }
 
-    /// Whether the node is another process than before, which began after the last answer of that
-    /// one.
+    /// Whether the node is a new process, which began after the last answer of the one before.
     pub(crate) fn is_reborn(&self, before: Option<&str>, silence: Duration) -> bool {
         let is_other = before.is_some() && self.identity().is_some() && before != self.identity();
         // The node tells its age in whole seconds.
@@ -160,8 +158,8 @@ impl Node {
     }
 
     /// Whether time, or any answer, can change the node's debts, its state or its trouble. Usually
-    /// neither can: the node is admitted, without trouble or debts, not stalled, and fails over to no
-    /// other.
+    /// neither can: the node is admitted, without trouble or debts, not stalled, and has no replica
+    /// to fail over to.
     pub(crate) fn is_restless(&self) -> bool {
         !self.is_plain()
             || self.debts.len() > 0

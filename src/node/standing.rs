@@ -18,7 +18,7 @@ use crate::time::Instant;
 /// How soon the client asks a node again that refuses only for the moment.
 const RETRY_SOON: Duration = Duration::from_millis(500);
 
-/// How long a failover and one back may take unnoticed: no sentinel is as fast.
+/// How long two failovers, there and back, may take unnoticed: no sentinel is as fast.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 
 /// More bytes than a look takes.

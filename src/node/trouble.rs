@@ -32,7 +32,6 @@ pub(super) struct Trouble {
 }
 
 impl Trouble {
-    /// Notes a cause.
     pub(super) fn note(&mut self, cause: Cause, now: Instant) {
         self.seen_at = now;
         let bit = 1_u64.checked_shl(u32::from(cause as u8)).unwrap_or(0);

@@ -280,7 +280,6 @@ impl Node {
         }
     }
 
-    /// Appends published messages to the output of their subscribers.
     fn append_deliveries(&mut self) {
         for delivery in self.server.deliveries() {
             let subscriber = self.connections.iter_mut().enumerate().find_map(|(index, slot)| {

@@ -56,7 +56,7 @@ pub(super) struct Nodes {
     nodes: Vec<Node>,
     names: Arc<[Box<str>]>,
     rules: AdmissionRules,
-    /// The nodes of the client's lists. The others do not vote: they are to join them, or have left them.
+    /// The nodes of the client's lists. Others do not vote: they will join a list, or have left it.
     listed: NodeMask,
     /// Answers count only by the lists of their nodes.
     is_careful: bool,
@@ -212,7 +212,6 @@ impl Nodes {
 
     // ---- inputs for one node ----
 
-    /// The counts of the node.
     #[cfg(feature = "metrics")]
     pub(super) fn counts(&mut self, id: NodeId) -> &mut NodeCounts {
         &mut self.at_mut(id).counts
