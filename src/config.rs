@@ -323,8 +323,7 @@ impl Config {
         self.fence_ttl.unwrap_or_else(|| FENCE_TTL_DEFAULT.max(self.fence_ttl_least()))
     }
 
-    /// Why no lock can be fenced. `guard_ms` is how long a restarted node does not vote.
-    pub(crate) fn why_no_fences(&self, guard_ms: u64) -> Option<&'static str> {
+    fn why_no_fences(&self, guard_ms: u64) -> Option<&'static str> {
         let guard = Duration::from_millis(guard_ms);
         if self.restart_guard == RestartGuard::Off {
             return Some("the restart guard is off");
@@ -358,16 +357,18 @@ impl Config {
     /// How often a lease may be extended: a holder that extends for ever keeps every other client
     /// out. No limit by default, from 0 to 65,535. Each extension that begins counts, the engine's
     /// own ([`keep_alive`](crate::LockOptions::keep_alive)) included. Taking a lease over
-    /// ([`Client::adopt`](crate::Client::adopt)) counts as one. If the limit is set, a client hands
-    /// no lease on inside the process.
+    /// ([`Client::adopt`](crate::Client::adopt)) counts as one. While a call for several keys waits,
+    /// the extensions of the keys that it keeps count too. If the limit is set, a client hands no
+    /// lease on inside the process.
     #[must_use]
     pub const fn max_extensions(mut self, extensions: u32) -> Self {
         self.max_extensions = Some(extensions);
         self
     }
 
-    /// How long a lease may be held in all: no extension reaches beyond it. No limit by default. If
-    /// it is set, a client hands no lease on inside the process.
+    /// How long a lease may be held in all: no extension reaches beyond it. For several keys, the time
+    /// counts from when the call won each key. No limit by default. If it is set, a client hands no
+    /// lease on inside the process.
     #[must_use]
     pub const fn max_hold(mut self, hold: Duration) -> Self {
         self.max_hold = Some(hold);
@@ -428,7 +429,18 @@ impl Config {
             let nodes = usize::try_from(list.count()).unwrap_or(usize::MAX);
             Ok((list, self.quorum.votes(nodes)?))
         };
-        Ok(Checked { list: votes(self.list)?, next: self.next_list.map(votes).transpose()?, drift })
+        let most_ttl_ms = u32::try_from(self.max_ttl.as_millis()).unwrap_or(u32::MAX);
+        let outlives_drift = |&ttl: &u32| u64::from(ttl) > drift.of_ms(ttl.into());
+        let guard_ms = u64::from(most_ttl_ms) + drift.of_ms(most_ttl_ms.into());
+        Ok(Checked {
+            list: votes(self.list)?,
+            next: self.next_list.map(votes).transpose()?,
+            drift,
+            least_ttl_ms: (1..=most_ttl_ms).find(outlives_drift).unwrap_or(most_ttl_ms),
+            most_ttl_ms,
+            guard_ms,
+            no_fences: self.why_no_fences(guard_ms),
+        })
     }
 }
 

@@ -30,6 +30,7 @@ pub(super) struct Rules {
     drift: Drift,
     least_ttl: Duration,
     most_ttl: Duration,
+    no_fences: Option<&'static str>,
     prefix: Prefix,
     /// Other clients can tell this one that they wait.
     is_woken: bool,
@@ -55,9 +56,7 @@ impl Rules {
 
     pub(super) fn new(config: &Config) -> Result<Self, ConfigError> {
         let checked = config.check()?;
-        let most_ms = u64::try_from(config.max_ttl.as_millis()).unwrap_or(u64::MAX);
         let has_limits = config.max_extensions.is_some() || config.max_hold.is_some();
-        let least_ms = (1..=most_ms).find(|&ttl| ttl > checked.drift.of_ms(ttl));
         Ok(Self {
             lists: Mutex::new(Lists {
                 names: config.nodes.iter().map(|address| address.name().into()).collect(),
@@ -70,8 +69,9 @@ impl Rules {
             turns_max: if has_limits { 0 } else { config.local_turns },
             has_limits,
             drift: checked.drift,
-            least_ttl: Duration::from_millis(least_ms.unwrap_or(most_ms)),
-            most_ttl: Duration::from_millis(most_ms),
+            least_ttl: Duration::from_millis(checked.least_ttl_ms.into()),
+            most_ttl: Duration::from_millis(checked.most_ttl_ms.into()),
+            no_fences: checked.no_fences,
             prefix: Prefix::new(&config.key_prefix),
             is_woken: config.direct_wake,
         })
@@ -112,7 +112,10 @@ impl Rules {
         if !(least..=most).contains(&Duration::from_millis(ttl_ms)) {
             return Err(LockError::InvalidTtl { ttl: options.ttl, least, most });
         }
-        options.check_linger(self.is_woken, self.has_limits)
+        match self.no_fences {
+            Some(why) if options.is_fenced => Err(LockError::NoFences { why }),
+            _ => options.check_linger(self.is_woken, self.has_limits),
+        }
     }
 
     /// How often a lease may be handed on before it is released.
@@ -242,6 +245,16 @@ pub(super) mod tests {
         assert_eq!(rules(|config| config), 64);
         assert_eq!(rules(|config| config.max_extensions(9)), 0);
         assert_eq!(rules(|config| config.max_hold(ms(9_000))), 0);
+    }
+
+    /// Behind another caller of the process it would be told that the lock is taken.
+    #[test]
+    fn a_call_for_a_fence_that_the_settings_forbid_is_refused_before_it_queues() {
+        let config = Config::new(["h:1"]).unwrap().restart_guard(crate::RestartGuard::Off);
+        let rules = Rules::new(&config).unwrap();
+        let result = rules.check(b"k", &LockOptions::new(ms(10)).fenced());
+        assert!(matches!(result, Err(LockError::NoFences { .. })), "{result:?}");
+        assert!(rules.check(b"k", &LockOptions::new(ms(10))).is_ok());
     }
 
     /// The call's turn in the queue and the end of its time come together.

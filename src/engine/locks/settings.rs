@@ -51,12 +51,8 @@ pub(in crate::engine) struct Settings {
 
 impl Settings {
     pub(in crate::engine) fn of(config: &Config, checked: &Checked) -> Self {
-        let max_ttl_ms = u32::try_from(config.max_ttl.as_millis()).unwrap_or(u32::MAX);
-        let guard_ms = u64::from(max_ttl_ms) + checked.drift.of_ms(max_ttl_ms.into());
         let electorate = checked.electorate();
-        let least_ttl_ms = (1..=max_ttl_ms)
-            .find(|&ttl| u64::from(ttl) > checked.drift.of_ms(ttl.into()))
-            .unwrap_or(max_ttl_ms);
+        let guard_time = Duration::from_millis(checked.guard_ms);
         Self {
             electorate,
             former: electorate,
@@ -66,9 +62,9 @@ impl Settings {
             node_timeout_nanos: nanos(config.node_timeout),
             longest_wait_nanos: nanos(config.node_timeout.max(config.connect_timeout)),
             connect_timeout: config.connect_timeout,
-            max_ttl_ms,
-            exchange_pause: Duration::from_millis(guard_ms) + 2 * config.max_clock_skew,
-            least_ttl_ms,
+            max_ttl_ms: checked.most_ttl_ms,
+            exchange_pause: guard_time + 2 * config.max_clock_skew,
+            least_ttl_ms: checked.least_ttl_ms,
             max_extensions: config.max_extensions.unwrap_or(u32::MAX),
             max_hold: config.max_hold.unwrap_or(Duration::MAX),
             direct_wake: config.direct_wake,
@@ -76,11 +72,11 @@ impl Settings {
             max_clock_skew_us: nanos(config.max_clock_skew) / 1_000,
             fence_ttl_ms: u64::try_from(config.fence_ttl_or_default().as_millis())
                 .unwrap_or(u64::MAX),
-            no_fences: config.why_no_fences(guard_ms),
+            no_fences: checked.no_fences,
             retry: config.retry,
             admission: AdmissionRules {
                 guard: config.restart_guard,
-                guard_time: Duration::from_millis(guard_ms),
+                guard_time,
                 failover_guard: config.failover_guard,
                 admission: config.admission,
             },
