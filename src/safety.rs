@@ -100,7 +100,7 @@
 //! | 5 | a node that restarts empty does not vote until every lock it may have lost has expired | Redbolt: the restart guard; it rests on `uptime_in_seconds`, and for a node that was a replica on a marker that the first client writes there, so a node's wall clock must not jump forward while it is young; a client whose user may not write `redbolt:since:*` waits each time |
 //! | 5a | a node that was a replica shows it to clients that meet it later | Redbolt, where the server keeps `master_replid2`: `repl-backlog-ttl` is longer than `max_ttl` and 13 s (an hour by default) |
 //! | 5b | a master that was cut off from its replicas grants for at most 13 s after one of them is promoted | Redbolt refuses a master whose writes do not need all its replicas ([`FailoverGuard`](crate::FailoverGuard)); that it knows all replicas, and a `min-replicas-max-lag` that it may not read, rest on you |
-//! | 5c | no node fails over and back within a second | you |
+//! | 5c | no node fails over and back within two seconds | you |
 //! | 6 | no node is a replica or of a cluster, and a connection stays with its server | Redbolt refuses nodes that say they are one; a proxy does not say so |
 //! | 7 | clock rates differ by less than `drift_factor` | you (1 % is a thousand times what a quartz does) |
 //! | 8 | the work ends before the deadline | you: check [`Lease::remaining`](crate::Lease::remaining) before each effect, and let the resource refuse it by its fence ([`crate::fence`], [`crate::guide::fencing`]) |

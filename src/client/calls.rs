@@ -273,9 +273,14 @@ impl Calls {
         let call = self.at_mut(index);
         let closed = CallResult::closed(call.kind, 0);
         match call.reply.take() {
-            Some(CallResult::Lock(Ok(lease)) | CallResult::Adopt(Ok(lease))) => {
+            Some(CallResult::Lock(Ok(lease))) => {
                 call.reply = Some(closed);
                 Some(lease)
+            }
+            Some(CallResult::Adopt(Ok(lease))) => {
+                call.reply = Some(closed);
+                lease.leave();
+                None
             }
             other => {
                 call.reply = other;

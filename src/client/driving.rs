@@ -68,8 +68,12 @@ impl Table {
         // No listener is left: the caller took it along when it gave the call up.
         self.calls.close(call);
         match (reply, queue) {
-            (CallResult::Lock(Ok(lease)) | CallResult::Adopt(Ok(lease)), Some(queue)) => {
+            (CallResult::Lock(Ok(lease)), Some(queue)) => {
                 self.give_back(queue, lease, may_pass, || now)
+            }
+            (CallResult::Adopt(Ok(lease)), Some(queue)) => {
+                self.leave(queue, lease);
+                Listener::None
             }
             _ => Listener::None,
         }

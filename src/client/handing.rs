@@ -69,6 +69,7 @@ impl Table {
         now: impl FnOnce() -> Instant,
     ) -> Result<Listener, Lease> {
         // Others may wait for single keys of a set.
-        if may_pass && !lease.is_set() { self.pass_on(queue, lease, now) } else { Err(lease) }
+        let is_ours = !lease.is_set() && !rules::is_known_elsewhere(lease.is_exposed());
+        if may_pass && is_ours { self.pass_on(queue, lease, now) } else { Err(lease) }
     }
 }

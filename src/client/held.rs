@@ -60,8 +60,7 @@ impl Held {
 
     /// Whether the lease may go to another waiter instead of being released.
     pub(super) fn may_pass(&self) -> bool {
-        let is_exposed = self.lease.as_ref().is_some_and(Lease::is_token_seen);
-        rules::is_idle(!self.is_busy) && !rules::is_known_elsewhere(is_exposed)
+        rules::is_idle(!self.is_busy)
     }
 
     /// Takes the lease back from its caller.

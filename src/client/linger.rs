@@ -54,7 +54,8 @@ impl Table {
         let wanted = &self.calls.at(call).options;
         let is_enough = now + self.rules.validity_wanted(wanted) <= lease.deadline();
         let is_sound = now < rules::linger_ends(holder.lingers_until)
-            && !rules::is_known_lost(lease.is_lost());
+            && !rules::is_known_lost(lease.is_lost())
+            && !rules::is_known_elsewhere(lease.is_exposed());
         if !rules::lasts_for_call(is_enough) || !is_sound || !Rules::suits(holder, wanted) {
             self.end_linger(queue);
             return false;

@@ -153,10 +153,14 @@ impl Drop for PendingCall {
             let (queue, may_pass) = (place.queue, place.may_pass());
             let mut left = table.abandon(call);
             let next = match (left.reply.take(), queue) {
-                (Some(CallResult::Lock(Ok(lease)) | CallResult::Adopt(Ok(lease))), Some(queue)) => {
+                (Some(CallResult::Lock(Ok(lease))), Some(queue)) => {
                     // The call has won, and its caller has not taken the lease: it goes to the next
                     // in the queue.
                     table.give_back(queue, lease, may_pass, now)
+                }
+                (Some(CallResult::Adopt(Ok(lease))), Some(queue)) => {
+                    table.leave(queue, lease);
+                    Listener::None
                 }
                 (reply, _) => {
                     left.reply = reply;

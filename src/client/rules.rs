@@ -250,7 +250,7 @@ pub(super) mod tests {
     /// Behind another caller of the process it would be told that the lock is taken.
     #[test]
     fn a_call_for_a_fence_that_the_settings_forbid_is_refused_before_it_queues() {
-        let config = Config::new(["h:1"]).unwrap().restart_guard(crate::RestartGuard::Off);
+        let config = Config::new(["h:1"]).unwrap().restart_guard(crate::guards::RestartGuard::Off);
         let rules = Rules::new(&config).unwrap();
         let result = rules.check(b"k", &LockOptions::new(ms(10)).fenced());
         assert!(matches!(result, Err(LockError::NoFences { .. })), "{result:?}");

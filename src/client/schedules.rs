@@ -87,7 +87,7 @@ impl Network {
     /// Releases the leases that their holders dropped.
     fn collect(&mut self) {
         let held = &mut self.held;
-        self.pool.take_dropped(|dropped| held.retain(|_, id| *id != dropped));
+        self.pool.take_dropped(|dropped, _| held.retain(|_, id| *id != dropped));
     }
 
     /// Another client lets go of its key as soon as it sees that this client's key `SEEN` is free.

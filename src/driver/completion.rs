@@ -74,8 +74,12 @@ impl Driver {
             return;
         }
         let engine = &mut self.engine;
-        self.pool.take_dropped(|dropped| {
-            engine.release(dropped, now);
+        self.pool.take_dropped(|dropped, is_left| {
+            if is_left {
+                engine.leave(dropped);
+            } else {
+                engine.release(dropped, now);
+            }
         });
     }
 

@@ -47,8 +47,10 @@ pub(crate) struct LeaseState {
     deadline: AtomicU64,
     votes: AtomicU32,
     is_lost: AtomicBool,
-    /// The caller has the token, and may have given it to others.
-    is_token_seen: AtomicBool,
+    /// Other programs may know the token, and act on the lock.
+    is_exposed: AtomicBool,
+    /// The caller gave up the adoption of the lock: its last holder may still hold it.
+    is_left: AtomicBool,
     /// The lease is back in its pool: dropping it does nothing.
     is_reclaimed: AtomicBool,
     /// The next place in the list of dropped leases.
@@ -124,7 +126,7 @@ impl Lease {
     /// [`fence`](Self::fence).
     #[must_use]
     pub fn token(&self) -> LockToken {
-        self.state.is_token_seen.store(true, Ordering::Relaxed);
+        self.state.is_exposed.store(true, Ordering::Relaxed);
         LockToken::new(&self.state.token)
     }
 
@@ -181,8 +183,14 @@ impl Lease {
         self.state.id
     }
 
-    pub(crate) fn is_token_seen(&self) -> bool {
-        self.state.is_token_seen.load(Ordering::Relaxed)
+    pub(crate) fn is_exposed(&self) -> bool {
+        self.state.is_exposed.load(Ordering::Relaxed)
+    }
+
+    /// Drops a lease that was adopted for a caller that has given its call up: the client forgets
+    /// the lock and deletes nothing.
+    pub(crate) fn leave(self) {
+        self.state.is_left.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn is_of(&self, pool: &LeasePool) -> bool {
@@ -259,6 +267,7 @@ impl LeasePool {
         });
         let (lease, place) = self.make(id, (key, token, fence), rest.collect(), deadline, votes);
         engine.set_word(id, place);
+        self.copy_exposure(engine, place, id);
         Some(lease)
     }
 
@@ -285,7 +294,8 @@ impl LeasePool {
             *state.deadline.get_mut() = deadline.as_nanos();
             *state.votes.get_mut() = votes.bits();
             *state.is_lost.get_mut() = false;
-            *state.is_token_seen.get_mut() = false;
+            *state.is_exposed.get_mut() = false;
+            *state.is_left.get_mut() = false;
             *state.is_reclaimed.get_mut() = false;
             return (Lease { state: Arc::clone(arc) }, place.unwrap_or(END));
         }
@@ -302,7 +312,8 @@ impl LeasePool {
             deadline: AtomicU64::new(deadline.as_nanos()),
             votes: AtomicU32::new(votes.bits()),
             is_lost: AtomicBool::new(false),
-            is_token_seen: AtomicBool::new(false),
+            is_exposed: AtomicBool::new(false),
+            is_left: AtomicBool::new(false),
             is_reclaimed: AtomicBool::new(false),
             next: AtomicU32::new(END),
         });
@@ -325,11 +336,11 @@ impl LeasePool {
         self.inbox.head.load(Ordering::Relaxed) != END
     }
 
-    /// Hands every dropped lease to `each` and frees its state.
-    pub(crate) fn take_dropped(&mut self, mut each: impl FnMut(LeaseId)) {
+    /// Hands every dropped lease to `each`, with whether it is left, and frees its state.
+    pub(crate) fn take_dropped(&mut self, mut each: impl FnMut(LeaseId, bool)) {
         let mut place = self.inbox.head.swap(END, Ordering::Acquire);
         while let Some(state) = self.states.get(place as usize) {
-            each(state.id);
+            each(state.id, state.is_left.load(Ordering::Relaxed));
             self.free.push(place);
             place = state.next.load(Ordering::Relaxed);
         }
@@ -343,6 +354,16 @@ impl LeasePool {
         }
         if engine.is_lost(id) {
             self.set_lost(place, id);
+        }
+        self.copy_exposure(engine, place, id);
+    }
+
+    /// Notes whether other programs may act on the lock.
+    fn copy_exposure(&self, engine: &Engine, place: u32, id: LeaseId) {
+        if engine.is_shared(id)
+            && let Some(state) = self.states.get(place as usize).filter(|state| state.id == id)
+        {
+            state.is_exposed.store(true, Ordering::Relaxed);
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::{Driver, clock};
+use super::{Driver, Outcome, clock};
 use crate::quorum::{NodeId, NodeMask};
 use crate::time::Instant;
 
@@ -23,6 +23,10 @@ impl Driver {
     /// Returns how many releases the driver still owes, one per key and node. Those keys end with
     /// their TTL, and so do the keys of leases that are still held.
     pub fn shutdown(&mut self, limit: Duration) -> usize {
+        // In the child of a fork all leases and calls are the parent's.
+        if self.fork.clone().detected_fork() {
+            return 0;
+        }
         self.end();
         let owed = self.wait_released(limit);
         #[cfg(feature = "metrics")]
@@ -37,10 +41,14 @@ impl Driver {
     }
 
     /// As [`give_up`](Self::give_up), and drops the results, because no caller is left to take
-    /// them. A lease that was just adopted is dropped with them.
+    /// them.
     fn end(&mut self) {
         self.give_up();
-        while self.completion().is_some() {}
+        while let Some(done) = self.completion() {
+            if let Outcome::Adopt(Ok(lease)) = done.result {
+                lease.leave();
+            }
+        }
         self.collect_dropped(clock::now());
     }
 
@@ -119,8 +127,7 @@ impl Drop for Driver {
     /// As [`shutdown`](Self::shutdown), without waiting: the driver writes as much as the sockets
     /// take at once, and reads only the answers that are there.
     fn drop(&mut self) {
-        // In the child of a fork all leases and calls are the parent's.
-        if self.fork.detected_fork() {
+        if self.fork.clone().detected_fork() {
             return;
         }
         self.end();

@@ -232,6 +232,14 @@ impl Engine {
         Ok(())
     }
 
+    /// Forgets a lease of one key, if it is held.
+    pub(super) fn leave_key(&mut self, lease: LeaseId) {
+        if self.locks.slots.held(lease).is_some() {
+            self.waiting.forget_queue(lease.slot);
+            self.locks.give_up(lease.slot);
+        }
+    }
+
     /// Releases a lease, and gives the turn to the first of its waiters. If that waiter is the
     /// heir, the hand-over itself does so.
     #[inline(always)]

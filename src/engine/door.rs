@@ -254,6 +254,16 @@ impl Engine {
         self.check_if_small();
     }
 
+    /// Forgets a lease whose last holder may still hold it: nothing is deleted.
+    pub(crate) fn leave(&mut self, lease: LeaseId) {
+        if self.sets.leases(lease).is_empty() {
+            self.leave_key(lease);
+        } else {
+            self.leave_all(lease);
+        }
+        self.check_if_small();
+    }
+
     /// Gives a lease away: its keys stay, and any client with key and token may release or extend
     /// it. From then on this engine writes no command that changes a key by that token.
     ///

@@ -10,7 +10,7 @@ use super::happenings::Happening;
 use super::happenings::series::Series;
 #[cfg(feature = "metrics")]
 use super::happenings::ways::LeaseCounts;
-use super::locks::slot::LeaseId;
+use super::locks::slot::{LeaseId, Slot};
 use super::locks::view::NodeHealth;
 use crate::agreement::Agreement;
 use crate::client_name::ClientId;
@@ -134,6 +134,11 @@ impl Engine {
         let more = self.sets.leases(lease);
         self.locks.is_lost(lease)
             || more.iter().any(|lease| rules::is_lost_with(self.locks.is_lost(*lease)))
+    }
+
+    /// Whether other clients may act on a lease: one of them won it, or says that it deleted it.
+    pub(crate) fn is_shared(&self, lease: LeaseId) -> bool {
+        self.locks.slots.held(lease).is_some_and(Slot::is_shared)
     }
 
     /// Whether an extension of the lease is under way.

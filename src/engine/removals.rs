@@ -48,8 +48,8 @@ impl Engine {
         self.locks.write(node, Request::Tell, self.locks.both_clocks(now));
     }
 
-    /// A client says that it has deleted the keys of a lease. This client does not believe it, but
-    /// extends a lease that it keeps alive before its time.
+    /// A client says that it has deleted the keys of a lease. This client does not believe it. But it
+    /// extends a lease that it keeps alive before its time, and gives the lease to no further caller.
     pub(super) fn hear_of_removal(&mut self, message: &Message<'_>, now: Now) {
         let Some(slot_index) = self.locks.slot_of_token(&message.token) else { return };
         let is_it = self.locks.slots.get(slot_index).is_some_and(|slot| {
@@ -58,6 +58,7 @@ impl Engine {
                 && slot.key.as_slice() == message.key
         });
         if is_it {
+            self.locks.share(slot_index);
             self.locks.extend_soon(slot_index, now);
         }
     }

@@ -224,8 +224,9 @@ pub enum ExtendError {
     /// allow. It goes on until its deadline.
     #[error("the lease may not be extended any further (max_extensions, max_hold)")]
     LimitReached,
-    /// Another extension of this lease is under way.
-    #[error("another extension of this lease is under way")]
+    /// Another extension of this lease is under way. An adoption: this client has the lock already, or
+    /// a node may still run its delete of it.
+    #[error("this client is extending or releasing the lock, or adopts a lock that it has")]
     Busy,
     /// The lease was released or given away, or another client made it.
     #[error("not a lease of this client")]

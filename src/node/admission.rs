@@ -38,11 +38,11 @@ const OLD_MASTER_GRANTS: Duration = Duration::from_secs(LAG_MAX_S + 3);
 const LAG_MAX_S: u64 = 10;
 
 impl AdmissionRules {
-    /// How long a node that shows these facts does not vote after it lost its memory.
+    /// How long a node that shows these facts does not vote after it lost its memory. A promoted node
+    /// that has restarted does not show that it was promoted.
     fn wait(&self, facts: &Facts) -> Duration {
         let fails_over = self.failover_guard == FailoverGuard::On && facts.fails_over();
-        let is_promoted = fails_over && rules::may_have_been_replica(facts.was_replica);
-        if rules::may_old_master_grant(is_promoted) {
+        if rules::may_old_master_grant(fails_over) {
             self.guard_time.saturating_add(OLD_MASTER_GRANTS)
         } else {
             self.guard_time
@@ -73,6 +73,8 @@ pub(crate) struct History {
     replid: Option<String>,
     /// The node's current incarnation does not vote before this.
     until: Instant,
+    /// For how long the last greeting showed that a loss of memory counts.
+    guard_time: Duration,
     /// When the node last answered anything.
     pub(crate) last_answer: Instant,
 }
@@ -148,15 +150,19 @@ impl History {
             None => guard_time,
         };
         if same_process && same_role {
-            self.until = rules::quarantine_after_reconnect(self.until, now);
+            // A replica may have come since the last greeting.
+            let until = self.until + guard_time.saturating_sub(self.guard_time);
+            self.until = rules::quarantine_after_reconnect(until, now);
         } else {
-            self.until = now + wait;
+            // A quarantine outlasts the process that began it: an old master may still grant.
+            self.until = self.until.max(now + wait);
             if self.known {
                 // The age that a node reports depends on its wall clock; the last answer of the
                 // older incarnation does not.
                 self.until = self.until.max(self.last_answer + guard_time);
             }
         }
+        self.guard_time = guard_time;
         self.known = true;
         self.identity = identity;
         self.replid.clone_from(&facts.replid);
@@ -173,6 +179,7 @@ impl History {
     /// The node answered that it is not a master now: the keys that it granted may be gone.
     pub(crate) fn distrust(&mut self, rules: &AdmissionRules, now: Instant) {
         self.until = self.until.max(now + rules.guard_time);
+        self.guard_time = rules.guard_time;
     }
 
     fn standing(&self, guard: RestartGuard, now: Instant) -> Standing {

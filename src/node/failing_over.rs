@@ -29,6 +29,10 @@ pub(crate) fn a_promoted_node_waits_until_the_old_master_has_ceased_and_its_lock
     // No server followed this one, and it followed none.
     let demoted = Facts { was_replica: true, ..master("a", 3600) };
     assert_eq!(lasts(&demoted, &RULES), until(at(30)));
+    // A promoted node that has restarted in memory does not show its promotion. It may have been
+    // promoted just before.
+    let reborn = Facts { uptime_s: Some(3), ..master_of(1) };
+    assert_eq!(lasts(&reborn, &RULES), until(at(41)));
     let off = AdmissionRules { failover_guard: FailoverGuard::Off, ..RULES };
     assert_eq!(lasts(&promoted, &off), until(at(30)));
     // A client that knew the old master, and one that knew the node as a replica.
@@ -39,6 +43,24 @@ pub(crate) fn a_promoted_node_waits_until_the_old_master_has_ceased_and_its_lock
         let promoted = Facts { replid: Some("another".into()), ..promoted.clone() };
         assert_eq!(admit(&mut history, &promoted, at(10)), until(at(53)));
     }
+}
+
+/// The old master may still grant to clients that are connected to it.
+#[test]
+fn a_restart_ends_no_quarantine_that_a_failover_began() {
+    let mut history = History::default();
+    let promoted = Facts { was_replica: true, ..master_of(1) };
+    assert_eq!(admit(&mut history, &promoted, at(0)), until(at(43)));
+    let alone = |seconds| Facts { uptime_s: Some(seconds), ..master("b", 0) };
+    assert_eq!(admit(&mut history, &alone(1), at(2)), until(at(43)));
+    // Its replica comes back later than the client.
+    let mut history = History::default();
+    assert_eq!(admit(&mut history, &alone(1), at(0)), until(at(30)));
+    let followed = Facts { replid: alone(0).replid, ..master_of(1) };
+    let followed =
+        |seconds| Facts { uptime_s: Some(seconds), run_id: alone(0).run_id, ..followed.clone() };
+    assert_eq!(admit(&mut history, &followed(31), at(30)), until(at(43)));
+    assert_eq!(admit(&mut history, &followed(44), at(43)), Standing::Admitted);
 }
 
 #[test]

@@ -18,7 +18,7 @@ use crate::time::Instant;
 /// How soon the client asks a node again that refuses only for the moment.
 const RETRY_SOON: Duration = Duration::from_millis(500);
 
-/// How long two failovers, there and back, may take unnoticed: no sentinel is as fast.
+/// Two failovers, there and back, may go unnoticed within two of these: no sentinel is as fast.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 
 /// More bytes than a look takes.
@@ -106,7 +106,7 @@ impl Node {
 
     /// Looks again whether the node has failed over, and perhaps back: a connection outlasts that, and
     /// no answer tells it. A SET that follows is behind the look.
-    pub(super) fn look_again(&mut self, now: Now) {
+    pub(crate) fn look_again(&mut self, now: Now) {
         if self.look_at.is_none_or(|at| at > now.real) {
             return;
         }
@@ -115,6 +115,12 @@ impl Node {
             greeting::append_look(&mut self.output);
             self.pending.push_back(Pending { request: Request::Look, written_at: now.attended });
         }
+    }
+
+    /// Whether a grant that is read now was given soon enough behind a look, if the node may fail over. A
+    /// client that stood still wrote none.
+    pub(crate) fn is_watched(&self, now: Now) -> bool {
+        self.look_at.is_none_or(|at| now.real <= at + BETWEEN_LOOKS)
     }
 
     /// Asks the questions that the greeting has left open, if any: since when the node has been a

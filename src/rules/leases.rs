@@ -70,6 +70,11 @@ rules! { LEASES:
     /// A client forgets the extensions of a failed adoption.
     UnsettledForgotten => ByTest { NodeMask::EMPTY }
 
+    /// A client does not adopt a lock that it has, or of which it still owes a delete.
+    fn is_in_hand(has_slot: bool) -> bool { has_slot }
+    /// A client adopts a lock that its own delete ends a moment later.
+    AdoptedInHand => ByTest { false }
+
     /// A client forgets the token of a lease that it gives away: a late message of a node about the
     /// token concerns another client.
     fn is_forgotten(is_forgotten: bool) -> bool { is_forgotten }

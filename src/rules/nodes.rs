@@ -38,7 +38,7 @@ rules! { NODES:
 
     /// After a failover the old master grants for a while longer, to clients that are still connected
     /// to it.
-    fn may_old_master_grant(is_promoted: bool) -> bool { is_promoted }
+    fn may_old_master_grant(fails_over: bool) -> bool { fails_over }
     /// The old master is taken for dead as soon as the new one is promoted.
     OldMasterForgotten => ByTest { false }
 

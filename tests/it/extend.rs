@@ -1,13 +1,16 @@
 //! Extension: it moves the end of a lease that a quorum holds, and never makes a lock of one that
 //! is lost.
 
+use std::future::Future as _;
+use std::pin::Pin;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
-use redbolt::{Cause, Client, ExtendError, LockError, UnlockError, Unlocked};
+use redbolt::{Cause, Client, ExtendError, LockError, UnlockError, Unlocked, now};
 
 use super::common::{
-    Clients as _, Cluster, FOREIGN, Kind, PATIENCE, TTL, ends_within, eventually, fresh_config,
-    given_away, ms, taken, wait_released,
+    Clients as _, Cluster, FOREIGN, Kind, Looped, PATIENCE, TTL, ends_within, eventually,
+    fresh_config, given_away, ms, taken, wait_released,
 };
 
 fn millis(ttl: Duration) -> i64 {
@@ -22,7 +25,7 @@ fn an_extension_resets_the_ttl_on_every_node_and_keeps_the_token() {
     let token = lease.token().unwrap();
     assert!(eventually(PATIENCE, || cluster.holders("k") == 5));
     for ttl in [TTL, TTL * 5 / 4, TTL] {
-        let before = redbolt::now();
+        let before = now();
         lease.extend(ttl).wait().unwrap();
         let validity = ttl - (ttl / 100 + ms(2));
         assert!(lease.deadline() >= before + validity);
@@ -217,10 +220,10 @@ fn keeping_a_lock_holds_it_for_longer_than_its_ttl_with_one_token() {
     let client = cluster.client();
     let other = cluster.client();
     let ttl = ms(1_500);
-    let begin = redbolt::now();
+    let begin = now();
     let result = client.with_lock("k", ttl, |held| {
         let token = held.token().unwrap();
-        while begin.until(redbolt::now()) < ttl * 3 {
+        while begin.until(now()) < ttl * 3 {
             held.extend_if_due().wait().expect("a healthy quorum");
             assert!(held.is_valid() && held.token().as_ref() == Some(&token));
             taken(other.try_lock("k", ttl).wait());
@@ -274,4 +277,30 @@ fn a_thousand_extensions_never_bring_a_released_key_back() {
         let lease = client.try_lock("k", TTL).wait().unwrap();
         drop(lease);
     }
+}
+
+/// Its holder may be at work.
+#[test]
+fn an_adoption_that_is_given_up_leaves_the_lock_as_it_is() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let (holder, other) = (cluster.client(), cluster.client());
+    let guard = holder.try_lock("k", TTL).wait().unwrap();
+    let token = guard.token().unwrap();
+    let mut adoption = other.adopt("k", &token, TTL);
+    assert!(Pin::new(&mut adoption).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    // The answers come before those of a later call.
+    other.leader("k").wait().unwrap();
+    drop(adoption);
+    assert_eq!(other.shutdown(PATIENCE).wait(), 0);
+    // The driver has its result, and nobody takes that.
+    let mut looped = Looped::connect(cluster.config());
+    looped.driver().adopt("k", &token, TTL * 5 / 4).unwrap();
+    assert!(eventually(PATIENCE, || {
+        looped.driver().drive();
+        cluster.nodes().all(|node| node.pttl("k") > millis(TTL))
+    }));
+    looped.pass(now() + ms(10));
+    assert_eq!(looped.driver().shutdown(PATIENCE), 0);
+    assert_eq!(cluster.holders("k"), 3);
+    assert_eq!(guard.unlock().wait().unwrap(), Unlocked::Released);
 }

@@ -66,10 +66,11 @@ fn the_child_of_a_fork_drops_the_lease_and_the_driver_of_its_parent_and_releases
     let lease = looped.lock("k", TTL).expect("it is free");
     let mut both = Some((lease, looped));
     in_child(|| {
-        let (lease, looped) = both.take().expect("the child's copy");
+        let (lease, mut looped) = both.take().expect("the child's copy");
         drop(lease);
+        let owed = looped.driver().shutdown(TTL);
         drop(looped);
-        true
+        owed == 0
     });
     let (lease, mut looped) = both.expect("the parent's own");
     // The release goes behind whatever the child has written.

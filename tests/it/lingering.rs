@@ -91,3 +91,22 @@ fn a_lock_that_cannot_linger_is_refused() {
     let refused = driver.try_lock("k", options()).expect_err("it is no client");
     assert!(matches!(refused, LockError::NoLinger { .. }), "{refused}");
 }
+
+/// The client that takes the lock away tells its holder.
+#[test]
+fn a_lock_that_was_taken_away_goes_to_no_other_caller_of_its_process() {
+    let Some(cluster) = Cluster::start(&[Kind::Valkey91; 3], &[]) else { return };
+    let (shared, other) = (Client::connect(cluster.config()), Client::connect(cluster.config()));
+    let (shared, other) = (shared.expect("the nodes are there"), other.expect("they are"));
+    drop(shared.lock("k", options()).wait().expect("nobody has it"));
+    let token = cluster.node(0).get("k").expect("it lingers");
+    other.unlock_token("k", token).wait().expect("it is held");
+    let _lease = other.try_lock("k", TTL).wait().expect("it is free");
+    // By then the first client has read the word of the second.
+    for client in [&other, &shared] {
+        client.leader("k").wait().expect("the nodes answer");
+    }
+    let refused = shared.try_lock("k", options()).wait();
+    assert!(matches!(refused, Err(LockError::Taken(_))), "{refused:?}");
+    assert_eq!(cluster.holders("k"), 3, "the other client's");
+}

@@ -191,7 +191,7 @@ fn where_settings_cannot_be_read_a_master_with_one_replica_votes() {
     replicas[0].replicate(&server);
     grows_old(&server);
     let votes = || newcomer_with(guarded(&server)).is_ok();
-    assert!(eventually(PATIENCE, votes));
+    assert!(eventually(CEASES_WITHIN + PATIENCE, votes));
     replicas[1].replicate(&server);
     assert_eq!(refused(newcomer_with(guarded(&server))), [Cause::Unguarded]);
 }
@@ -227,7 +227,7 @@ fn a_failover_and_back_behind_an_idle_connection_is_noticed() {
         other.replicate(&server);
         let client = Client::open(guarded(&server)).expect("a client");
         let votes = || client.try_lock("k", MAX_TTL / 2).wait().is_ok();
-        assert!(eventually(PATIENCE, votes), "{}", kind.name());
+        assert!(eventually(CEASES_WITHIN + PATIENCE, votes), "{}", kind.name());
         for (master, replica) in [(&other, &server), (&server, &other)] {
             master.command(&["REPLICAOF", "NO", "ONE"]);
             replica.replicate(master);

@@ -37,6 +37,7 @@ impl Locks {
         slot_index: SlotIndex,
         now: Now,
     ) -> Instant {
+        self.nodes.look_again(now);
         let t0 = rules::validity_begins(now.real);
         let deadline = self.deadline_from(t0, self.ops.at(index).plan.ttl_ms);
         let op = self.ops.at_mut(index);
@@ -197,7 +198,8 @@ impl Locks {
     /// master does not count.
     #[inline]
     pub(super) fn vote_of_grant(&mut self, id: NodeId, now: Now) -> Vote {
-        let is_trusted = self.nodes.at(id).is_plain() || self.is_believed_in_trouble(id, now);
+        let is_sound = self.nodes.at(id).is_plain() || self.is_believed_in_trouble(id, now);
+        let is_trusted = is_sound && self.nodes.at(id).is_watched(now);
         if rules::is_grant_trusted(is_trusted) {
             Vote::Granted
         } else {

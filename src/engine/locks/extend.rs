@@ -141,6 +141,10 @@ impl Locks {
         let ttl_ms = self.extension_ttl(ttl)?;
         let token = TokenBytes::from_wire(token).ok_or(ExtendError::InvalidName)?;
         let key = self.prefix.wire_key(key).map_err(|_| ExtendError::InvalidName)?;
+        // A delete that is owed would end the lease, and so would the drop of another lease.
+        if rules::is_in_hand(self.slot_in_hand(&key, &token).is_some()) {
+            return Err(ExtendError::Busy);
+        }
         Ok((ttl_ms, token, key))
     }
 
@@ -332,7 +336,7 @@ impl Locks {
                 }
                 if rules::has_forgotten(!self.nodes.at(id).is_admitted()) {
                     slot.granted.remove(id);
-                } else if slot.is_adopted() {
+                } else if slot.is_shared() {
                     slot.granted.insert(id);
                 }
                 let is_valid = slot.ends > now.real;

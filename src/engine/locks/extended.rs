@@ -48,7 +48,7 @@ impl Locks {
                 let slot = self.slots.at_mut(slot_index);
                 // Any client may have told the other nodes to delete the key.
                 slot.granted = yes.union(gone.intersection(self.nodes.voters()));
-                slot.set_adopted();
+                slot.set_shared();
                 self.observe(Happening::Adopted { slot: slot_index, now });
                 if let Some(keep) = keep {
                     self.begin_keeping(slot_index, keep, self.both_clocks(now));

@@ -203,15 +203,21 @@ impl Locks {
     pub(super) fn lose_votes(&mut self, slot_index: SlotIndex, now: Now) {
         let slot = self.slots.at(slot_index);
         let absent = self.nodes.all().without(slot.holds);
-        // A node that cannot be reached may have the key, and says nothing of its memory.
-        let is_new =
-            |id: &NodeId| self.nodes.at(*id).is_greeted() && !self.nodes.at(*id).is_admitted();
+        // A node that cannot be reached, or is refused, may have the key.
+        let is_new = |id: &NodeId| self.nodes.at(*id).quarantine(now.real).is_some();
         let forgetful: NodeMask = absent.into_iter().filter(is_new).collect();
         let deleted = absent.intersection(slot.granted);
         let is_deleted = self.settings.electorate_of(slot).is_blocked_by(deleted);
         let is_forgotten = !is_deleted && !forgetful.is_empty();
         let cause = if is_forgotten { LostCause::Forgotten } else { LostCause::Gone };
         self.lose_lease(slot_index, cause, now);
+    }
+
+    /// Other clients act on the lease.
+    #[cold]
+    pub(in crate::engine) fn share(&mut self, slot_index: SlotIndex) {
+        self.slots.at_mut(slot_index).set_shared();
+        self.note_change(slot_index);
     }
 
     /// Notes that the lease's deadline has changed.

@@ -11,9 +11,10 @@
 use super::core::Locks;
 use super::handover::Heir;
 use super::op::{OpId, OpKind, Verdict};
+use super::slot::Slot;
 use super::steps::{TokenInput, TokenState};
 use crate::command::{Answer, ReleaseStep, append_release};
-use crate::engine::event::Event;
+use crate::engine::event::{Event, LostCause};
 use crate::engine::happenings::Happening;
 use crate::error::{Cause, UnlockError, Unlocked};
 use crate::node::{Debt, DebtDue, Now, REFUSED_DELAY, Request};
@@ -38,12 +39,25 @@ impl Locks {
     ) -> Result<OpId, UnlockError> {
         let token = TokenBytes::from_wire(token).ok_or(UnlockError::InvalidName)?;
         let key = self.prefix.wire_key(key).map_err(|_| UnlockError::InvalidName)?;
+        let (own, now) = (self.slot_in_hand(&key, &token), self.now(now));
+        if let Some(own) = own {
+            self.lose_lease(own, LostCause::Gone, now);
+        }
         let slot_index = self.open_foreign(&key, token);
-        let now = self.now(now);
         let result = self.open_release(slot_index, now);
         self.release_slot(slot_index, None, now);
         self.slots.free_if_unnamed(slot_index);
         result
+    }
+
+    /// The slot of a lock that this client has, or is releasing. Costs a look at every slot.
+    pub(super) fn slot_in_hand(&self, key: &[u8], token: &TokenBytes) -> Option<SlotIndex> {
+        let is_it = |slot: &Slot| {
+            !matches!(slot.state(), TokenState::Free | TokenState::GivenAway)
+                && slot.token == *token
+                && slot.key.as_slice() == key
+        };
+        self.slots.iter().find_map(|(index, slot)| is_it(slot).then_some(index))
     }
 
     /// An extension under way ends with the release: the two never race.

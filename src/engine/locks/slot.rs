@@ -82,8 +82,9 @@ const FENCED: u8 = 8;
 const OFFERED: u8 = 16;
 /// A late command at a tainted node could take the key, or shorten its life.
 const DOUBTED: u8 = 32;
-/// Another client won the lease. This client does not know what others told the nodes.
-const ADOPTED: u8 = 64;
+/// Another client won the lease, or says that it deleted it. This client does not know what others
+/// told the nodes.
+const SHARED: u8 = 64;
 /// The lists before the last change decide: no extension has carried the lease on since.
 const FORMER: u8 = 128;
 
@@ -109,7 +110,7 @@ impl Slots {
         let slot = self.at_mut(index);
         slot.step(input);
         slot.op = None;
-        slot.marks &= !(KEPT | FENCED | OFFERED | DOUBTED | ADOPTED | FORMER);
+        slot.marks &= !(KEPT | FENCED | OFFERED | DOUBTED | SHARED | FORMER);
         slot.refs = 0;
         slot.phase = Phase::default();
         slot.extensions = 0;
@@ -244,12 +245,12 @@ impl Slot {
         self.marks |= DOUBTED;
     }
 
-    pub(in crate::engine) const fn is_adopted(&self) -> bool {
-        self.marks & ADOPTED != 0
+    pub(in crate::engine) const fn is_shared(&self) -> bool {
+        self.marks & SHARED != 0
     }
 
-    pub(in crate::engine) const fn set_adopted(&mut self) {
-        self.marks |= ADOPTED;
+    pub(in crate::engine) const fn set_shared(&mut self) {
+        self.marks |= SHARED;
     }
 
     pub(in crate::engine) const fn is_former(&self) -> bool {

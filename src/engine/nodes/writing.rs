@@ -68,6 +68,15 @@ impl Nodes {
         is_written
     }
 
+    /// The caller is about to write SETs: a look that is due goes in front of them.
+    #[inline]
+    pub(in crate::engine) fn look_again(&mut self, now: Now) {
+        for id in self.restless {
+            self.at_mut(id).look_again(now);
+            self.with_output.set(id, self.at(id).has_output());
+        }
+    }
+
     /// Writes a message that wakes a waiter. The node must have room for it.
     pub(in crate::engine) fn wake(
         &mut self,

@@ -118,6 +118,14 @@ impl Engine {
         }
     }
 
+    /// Forgets all keys of a set.
+    #[cold]
+    pub(in crate::engine) fn leave_all(&mut self, lease: LeaseId) {
+        for lease in self.sets.forget(lease) {
+            self.leave_key(lease);
+        }
+    }
+
     /// Gives all keys of a set away, or none.
     #[cold]
     pub(in crate::engine) fn detach_set(&mut self, lease: LeaseId) -> Result<(), DetachError> {

@@ -9,6 +9,7 @@ use super::exchange::{
     lists_that_follow_have_one_in_common, the_old_list_is_left_only_when_its_leases_are_over,
 };
 use super::extending::{
+    a_lock_is_not_adopted_while_this_client_has_it_or_deletes_it,
     a_longer_adoption_counts_no_node_that_may_still_run_a_shorter_one,
     a_node_that_lacks_the_script_is_extended_though_the_others_have_decided,
 };
@@ -165,6 +166,7 @@ const TESTS: &[(Mutant, fn())] = &[
     // It needs a client that adopts the lease while the command is on its way.
     (Mutant::UnsettledGivenAway, a_lease_is_given_away_once_every_node_has_answered_its_extension),
     (Mutant::UnsettledForgotten, a_longer_adoption_counts_no_node_that_may_still_run_a_shorter_one),
+    (Mutant::AdoptedInHand, a_lock_is_not_adopted_while_this_client_has_it_or_deletes_it),
     // What these break needs a node that forgets, and more than one that is away behind it.
     (Mutant::AdoptionHeals, an_adoption_gives_the_token_to_no_node),
     (Mutant::DeletedHealed, a_node_that_was_told_to_delete_the_key_never_gets_it_again),

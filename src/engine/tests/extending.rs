@@ -225,7 +225,7 @@ fn adopts(rig: &mut Rig, ttl: Duration) -> bool {
     let Some(Event::Adopt { result, .. }) = rig.engine.poll_event(rig.now) else {
         panic!("not adopted")
     };
-    result.is_ok()
+    result.map(|lease| rig.engine.leave(lease)).is_ok()
 }
 
 #[test]
@@ -244,6 +244,21 @@ pub(super) fn a_longer_adoption_counts_no_node_that_may_still_run_a_shorter_one(
         assert_eq!(adopts(&mut rig, TTL), unanswered == 1, "{unanswered}");
         assert!(adopts(&mut rig, TTL / 10), "not longer than the first");
     }
+}
+
+#[test]
+pub(super) fn a_lock_is_not_adopted_while_this_client_has_it_or_deletes_it() {
+    let mut rig = Rig::new(3);
+    rig.engine.unlock_token(b"a", b"tok", rig.now).unwrap();
+    rig.answer_all(0..3, "-NOREPLICAS Not enough good replicas to write.\r\n");
+    assert!(rig.engine.poll_event(rig.now).is_some());
+    let adopt = |rig: &mut Rig| rig.engine.adopt(b"a", b"tok", &LockOptions::new(TTL), rig.now);
+    assert!(matches!(adopt(&mut rig), Err(ExtendError::Busy)), "the client will delete again");
+    rig.advance(1_100 * MS);
+    rig.answer_all(0..3, ":0\r\n");
+    assert!(adopts(&mut rig, TTL));
+    adopt(&mut rig).unwrap();
+    assert!(matches!(adopt(&mut rig), Err(ExtendError::Busy)), "it has the lock");
 }
 
 /// An adoption for a tenth of the TTL that ends before two of the nodes have answered.

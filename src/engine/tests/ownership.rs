@@ -169,22 +169,6 @@ fn a_lease_is_given_away_though_a_node_has_not_answered_its_set() {
     assert!(matches!(rig.engine.detach(lease), Err(DetachError::NotOurs)));
 }
 
-/// A client adopts the lease while its last extension is under way: only answers to the adoption's
-/// own commands count.
-#[test]
-fn an_adoption_counts_no_answer_to_an_older_extension() {
-    let mut rig = Rig::new(3);
-    let lease = rig.lease("k");
-    let (_, token) = rig.engine.lease_name(lease).unwrap();
-    rig.engine.extend(lease, TTL, rig.now).unwrap();
-    rig.engine.adopt(b"k", token.as_bytes(), &LockOptions::new(TTL), rig.now).unwrap();
-    rig.answer_all(0..3, "+OK\r\n");
-    assert!(matches!(rig.engine.poll_event(rig.now), Some(Event::Extend { result: Ok(()), .. })));
-    assert!(rig.engine.poll_event(rig.now).is_none(), "no answer was to the adoption");
-    rig.answer_all(0..2, "+OK\r\n");
-    assert!(matches!(rig.engine.poll_event(rig.now), Some(Event::Adopt { result: Ok(_), .. })));
-}
-
 /// The client that drew the token has given its lock away. When it hears of a call, it can only
 /// wake that call. Afterwards the call makes its safety polls, and has the lock within one of them
 /// once the key is gone.

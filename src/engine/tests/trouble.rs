@@ -158,3 +158,48 @@ pub(super) fn a_node_that_restarted_while_the_client_stood_still_waits_for_all_o
     let NodeState::Quarantined(left) = rig.engine.nodes(now)[0].state else { panic!("it votes") };
     assert!(restarted_at.until(now + left) >= TTL, "it votes too soon");
 }
+
+/// One master that may fail over, watched by a client that has just connected.
+fn with_replica() -> Rig {
+    let mut rig = Rig::unconnected(1, |config| {
+        config.restart_guard(RestartGuard::On).node_timeout(60_000 * MS)
+    });
+    rig.greet(0, HELLO, &replication("a"));
+    assert_eq!(rig.waiting(0), ["CONFIG"]);
+    rig.answer(0, "-NOPERM no settings\r\n");
+    assert_eq!(state(&rig, 0), NodeState::Admitted);
+    rig
+}
+
+fn replication(replid: &str) -> String {
+    format!(
+        "run_id:0\r\nrole:master\r\nconnected_slaves:1\r\nmin_slaves_good_slaves:1\r\n\
+         master_replid:{replid}\r\nuptime_in_seconds:9999\r\n"
+    )
+}
+
+#[test]
+fn a_client_that_stood_still_looks_for_a_failover_before_it_asks_for_a_vote() {
+    let mut rig = with_replica();
+    // No pass comes meanwhile.
+    rig.now = rig.now + 10_000 * MS;
+    rig.acquire("a");
+    assert_eq!(rig.waiting(0), ["INFO", "SET"]);
+    let info = replication("b");
+    rig.answer(0, &format!("${}\r\n{info}\r\n", info.len()));
+    rig.answer(0, "+OK\r\n");
+    assert!(matches!(rig.refused(), LockError::NoQuorum(_)));
+}
+
+#[test]
+fn a_grant_that_may_have_come_long_after_a_look_does_not_count() {
+    for (pause, counts) in [(1_500, true), (2_500, false)] {
+        let mut rig = with_replica();
+        rig.acquire("a");
+        // The client may have stood still before its write.
+        rig.now = rig.now + pause * MS;
+        assert_eq!(rig.waiting(0), ["SET"]);
+        rig.answer(0, "+OK\r\n");
+        assert_eq!(rig.lock_result().expect("decided").is_ok(), counts, "{pause}");
+    }
+}

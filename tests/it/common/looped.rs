@@ -39,7 +39,7 @@ impl Looped {
         &mut self.driver
     }
 
-    fn pass(&mut self, end: redbolt::Instant) {
+    pub(crate) fn pass(&mut self, end: redbolt::Instant) {
         let timeout = self.driver.timeout().unwrap_or(PATIENCE).min(now().until(end));
         match self.poll.poll(&mut self.events, Some(timeout)) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => panic!("{error}"),
