@@ -331,11 +331,9 @@ impl From<LockError> for Failure {
             LockError::InvalidKey { .. }
             | LockError::InvalidKeys { .. }
             | LockError::ReservedKey => Self::usage(error.to_string()),
-            LockError::Cancelled
-            | LockError::Full
-            | LockError::System(_)
-            | LockError::Closed
-            | _ => Self::system(error.to_string()),
+            LockError::Cancelled | LockError::Full | LockError::Closed | _ => {
+                Self::system(error.to_string())
+            }
         }
     }
 }
@@ -360,7 +358,6 @@ impl From<ExtendError> for Failure {
             ExtendError::Busy
             | ExtendError::Cancelled
             | ExtendError::Full
-            | ExtendError::System(_)
             | ExtendError::LimitReached
             | ExtendError::Closed
             | _ => Self::system(error.to_string()),
