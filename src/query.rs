@@ -140,16 +140,11 @@ impl From<Read<'_>> for Reply {
             Read::Array(items) | Read::Set(items) | Read::Map(items) | Read::Push(items) => {
                 Self::List(items.map(Self::from).collect())
             }
-            Read::Error(_) => Self::Error(match classify(&reply) {
-                Answer::Refused(cause) => cause,
-                Answer::Ok
-                | Answer::Null
-                | Answer::Zero
-                | Answer::One
-                | Answer::Number
-                | Answer::NoScript
-                | Answer::Odd => Cause::OddReply,
-            }),
+            Read::Error(_) => {
+                let answer = classify(&reply);
+                let Answer::Refused(cause) = answer else { return Self::Error(Cause::OddReply) };
+                Self::Error(cause)
+            }
         }
     }
 }

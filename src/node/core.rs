@@ -323,13 +323,6 @@ impl Node {
 
     /// How long until the node may be admitted, if only a quarantine prevents it.
     pub(crate) fn quarantine(&self, now: Instant) -> Option<Duration> {
-        match self.state {
-            State::Quarantined { until } => Some(now.until(until)),
-            State::Disconnected { .. }
-            | State::Connecting { .. }
-            | State::Greeting { .. }
-            | State::Admitted { .. }
-            | State::Refused { .. } => None,
-        }
+        if let State::Quarantined { until } = self.state { Some(now.until(until)) } else { None }
     }
 }

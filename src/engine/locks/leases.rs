@@ -163,18 +163,12 @@ impl Locks {
         let op = self.slots.at(slot_index).op;
         let keep_index = self.keep_of(slot_index);
         if let Some(op) = op.filter(|&op| self.ops.at(op).outcome == Verdict::Open) {
-            match self.ops.at(op).kind {
-                OpKind::Keep => self.end_keep_alive(slot_index),
-                OpKind::Extend => {
-                    let is_expired = cause == LostCause::Expired;
-                    self.finish(op, if is_expired { Verdict::Expired } else { Verdict::Lost });
-                }
-                OpKind::Free
-                | OpKind::Acquire
-                | OpKind::Adopt
-                | OpKind::Release
-                | OpKind::Query
-                | OpKind::Set => {}
+            let kind = self.ops.at(op).kind;
+            if kind == OpKind::Keep {
+                self.end_keep_alive(slot_index);
+            } else if kind == OpKind::Extend {
+                let is_expired = cause == LostCause::Expired;
+                self.finish(op, if is_expired { Verdict::Expired } else { Verdict::Lost });
             }
         }
         let Some(keep_index) = keep_index else { return };
