@@ -9,7 +9,7 @@ use super::locks::op::{OpId, OpKind, Verdict};
 use super::locks::slot::LeaseId;
 use super::locks::steps::TokenInput;
 use super::wait::Scripts;
-use crate::error::{DetachError, LockError, UnlockError, Unlocked};
+use crate::error::{LockError, UnlockError, Unlocked};
 use crate::node::Now;
 use crate::options::{LockOptions, Share};
 use crate::quorum::NodeId;
@@ -225,11 +225,10 @@ impl Engine {
         self.release_lease(lease.slot, heir, now);
     }
 
-    /// Gives a lease of one key away.
-    pub(super) fn detach_key(&mut self, lease: LeaseId) -> Result<(), DetachError> {
-        self.locks.detach(lease)?;
+    /// Leaves a lease of one key to its TTL, or to another client with its token.
+    pub(super) fn give_up_key(&mut self, lease: LeaseId) {
         self.waiting.forget_queue(lease.slot);
-        Ok(())
+        self.locks.give_up(lease.slot);
     }
 
     /// Releases a lease, and gives the turn to the first of its waiters. If that waiter is the

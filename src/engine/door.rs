@@ -262,10 +262,15 @@ impl Engine {
     /// [`DetachError::Unsettled`] while a node may still run a delete or an extension that names
     /// the token; [`DetachError::NotOurs`]. The lease stays as it is.
     pub fn detach(&mut self, lease: LeaseId) -> Result<(), DetachError> {
-        if self.sets.leases(lease).is_empty() {
-            self.detach_key(lease)?;
+        let keys = self.sets.leases(lease);
+        if keys.is_empty() {
+            self.locks.may_detach(lease)?;
+            self.give_up_key(lease);
         } else {
-            self.detach_set(lease)?;
+            keys.iter().try_for_each(|&key| self.locks.may_detach(key))?;
+            for key in self.sets.forget(lease) {
+                self.give_up_key(key);
+            }
         }
         self.check_if_small();
         Ok(())
