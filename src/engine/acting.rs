@@ -102,7 +102,7 @@ impl Engine {
         let round_trip = self.locks.round_trip();
         let share = &mut || self.locks.random_share();
         let view = &mut View { now: now.real, last_pass, reach, round_trip, share };
-        self.waiting.begin_input();
+        self.waiting.actions.begin_input();
         input(&mut self.waiting, view)
     }
 
@@ -159,19 +159,23 @@ impl Engine {
     /// A message that announces a waiting call also carries the call's offer.
     fn put_offer(&mut self, op: OpIndex, text: &Text, now: Now) {
         if let Some((token, ttl_ms)) = self.locks.offer(op, now) {
-            self.waiting.put_offer(text, Offer { token, ttl_ms });
+            self.waiting.actions.put_offer(text, Offer { token, ttl_ms });
         }
     }
 
     fn encode_publish(&mut self, text: &Text) {
         self.locks.scratch.clear();
         let channel = ChannelName::of(text.to);
-        append_publish(&mut self.locks.scratch, channel.as_bytes(), self.waiting.text(text));
+        append_publish(
+            &mut self.locks.scratch,
+            channel.as_bytes(),
+            self.waiting.actions.bytes(text),
+        );
     }
 
     fn encode_introduction(&mut self, op: OpIndex, text: &Text) {
         let slot = self.locks.slots.at(self.locks.ops.at(op).slot());
-        let message = around_token(self.waiting.text(text));
+        let message = around_token(self.waiting.actions.bytes(text));
         let out = &mut self.locks.scratch;
         out.clear();
         append_introduction(out, &slot.key, &slot.token, ChannelName::prefix(), message);

@@ -300,7 +300,7 @@ impl Engine {
         if std::mem::replace(&mut self.is_acting, true) {
             return;
         }
-        while let Some(action) = self.waiting.next_action() {
+        while let Some(action) = self.waiting.actions.pop() {
             if let Some((op, gate)) = self.perform(action, now) {
                 self.retry(op, gate, now);
             }
