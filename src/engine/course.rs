@@ -249,7 +249,7 @@ impl Engine {
         let answer = answer_of(part, reply.as_ref());
         if answer == HolderAnswer::Refused {
             let refusal = reply.as_ref().map_or(command::Answer::Odd, command::classify);
-            self.locks.nodes.script_refused(id, refusal, now);
+            self.locks.nodes.at_mut(id).script_refused(refusal, now);
         }
         self.frame = frame;
         self.tell_call(index, Input::Answer(answer), now);
@@ -273,11 +273,6 @@ impl Engine {
     ) {
         let is_heard = !matches!(answer, command::Answer::Zero | command::Answer::Refused(_));
         self.tell_waiting(now, |waiting, view| waiting.wake_answered(index, id, is_heard, view));
-    }
-
-    /// The connection ended before the wake was answered.
-    pub(super) fn wake_lost(&mut self, id: NodeId, index: WakeIndex, now: Now) {
-        self.tell_waiting(now, |waiting, view| waiting.wake_answered(index, id, false, view));
     }
 
     /// Gives the machine an input, and carries out its actions.

@@ -304,7 +304,7 @@ impl Engine {
     #[cfg(feature = "tls")]
     pub(crate) fn handle_securing(&mut self, id: NodeId) {
         if self.locks.nodes.awaits_connection(id) {
-            self.locks.nodes.handle_securing(id);
+            self.locks.nodes.at_mut(id).handle_securing();
         }
     }
 
@@ -336,7 +336,7 @@ impl Engine {
     pub fn handle_connected(&mut self, id: NodeId, now: Instant) {
         if self.locks.nodes.awaits_connection(id) {
             let now = self.locks.now(now);
-            self.locks.nodes.handle_connected(id, now);
+            self.locks.nodes.at_mut(id).handle_connected(now);
             self.refresh(id, now);
             self.check_if_small();
         }
@@ -390,7 +390,7 @@ impl Engine {
             if self.locks.nodes.at(id).is_quiet(now) {
                 continue;
             }
-            if let Some(cause) = self.locks.nodes.handle_timeout(id, now) {
+            if let Some(cause) = self.locks.nodes.at_mut(id).handle_timeout(now) {
                 self.drop_connection(id, cause, now);
             }
             self.refresh(id, now);

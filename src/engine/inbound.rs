@@ -237,7 +237,8 @@ impl Engine {
                     continue;
                 }
                 Request::Wake(wake) => {
-                    self.wake_lost(id, wake, now);
+                    // As far as this client knows, nobody received it.
+                    self.wake_answered(id, wake, Answer::Zero, now);
                     continue;
                 }
                 Request::ScriptLoad
@@ -272,6 +273,6 @@ impl Engine {
     /// Ends a node's connection from this side.
     pub(super) fn drop_connection(&mut self, id: NodeId, cause: Cause, now: Now) {
         self.lose(id, cause, now);
-        self.locks.nodes.close(id);
+        self.locks.nodes.at_mut(id).close();
     }
 }

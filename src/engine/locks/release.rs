@@ -227,7 +227,7 @@ impl Locks {
 
     /// Writes as many debts as the node accepts now, before anything else.
     pub(in crate::engine) fn pay_debts(&mut self, id: NodeId, now: Now) {
-        while let Some(debt) = self.nodes.next_debt(id, now.real) {
+        while let Some(debt) = self.nodes.at_mut(id).next_debt(now.real) {
             let Some(step) = self.nodes.release_step(id) else { return };
             if debt.expires > now.real && !self.is_debt_void(debt.slot) {
                 self.encode_release(debt.slot, step);
@@ -286,7 +286,7 @@ impl Locks {
             self.release_done(id, slot_index, deleted, now);
             return is_told;
         }
-        self.nodes.script_refused(id, answer, now);
+        self.nodes.at_mut(id).script_refused(answer, now);
         if let Answer::Refused(cause) = answer
             && !matches!(cause, Cause::NoPermission | Cause::KeyDenied)
         {

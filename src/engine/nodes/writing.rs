@@ -1,7 +1,7 @@
 //! The bytes that the engine writes to the nodes, and the bytes that their sockets take.
 
 use super::Nodes;
-use crate::command::{Answer, ReleaseStep};
+use crate::command::ReleaseStep;
 use crate::node::{Node, Now, Pending, Request};
 use crate::quorum::{NodeId, NodeMask};
 use crate::time::Instant;
@@ -43,11 +43,6 @@ impl Nodes {
     /// The nodes from which this client would hear of a script that hands a lock over to it.
     pub(in crate::engine) fn with_transfers(&self) -> NodeMask {
         self.all().into_iter().filter(|&id| self.at(id).takes_transfers()).collect()
-    }
-
-    /// The node answered a script that hands a lock over, or introduces a call, with an error.
-    pub(in crate::engine) fn script_refused(&mut self, id: NodeId, answer: Answer, now: Now) {
-        self.at_mut(id).script_refused(answer, now);
     }
 
     /// Writes a request to one node, unless too much waits for it. `attended` is the time on the
