@@ -251,13 +251,6 @@ impl Locks {
         })
     }
 
-    /// Whether an extension of the lease is under way.
-    #[must_use]
-    #[cfg(any(test, feature = "sim"))]
-    pub(in crate::engine) fn is_extending(&self, lease: LeaseId) -> bool {
-        self.slots.held(lease).is_some_and(|slot| slot.op.is_some())
-    }
-
     /// The end of a lease; `None` if it is not held.
     #[must_use]
     pub(in crate::engine) fn deadline(&self, lease: LeaseId) -> Option<Instant> {
