@@ -50,9 +50,7 @@ impl Query {
     /// Puts a command to one node alone.
     #[must_use]
     pub fn only(self, node: NodeId, words: &[&[u8]]) -> Self {
-        let mut nodes = NodeMask::EMPTY;
-        nodes.insert(node);
-        self.put(nodes, words)
+        self.put(NodeMask::of(node), words)
     }
 
     fn put(mut self, nodes: NodeMask, words: &[&[u8]]) -> Self {

@@ -303,11 +303,6 @@ impl Node {
         self.is_mute
     }
 
-    /// The node has sent something.
-    pub(crate) const fn speaks(&mut self) {
-        self.is_mute = false;
-    }
-
     /// Whether nothing is due: the common case, at the cost of a few comparisons.
     #[inline]
     pub(crate) fn is_quiet(&self, now: Now) -> bool {

@@ -281,13 +281,6 @@ impl Nodes {
         Some((answer, len))
     }
 
-    /// The node sent bytes.
-    pub(super) fn heard(&mut self, id: NodeId, now: Now) {
-        let node = self.at_mut(id);
-        node.speaks();
-        node.heard(now.real);
-    }
-
     /// Reads on, up to the next step to report. If the node's answer says that it is not a master
     /// in service, also returns why.
     pub(super) fn read(
