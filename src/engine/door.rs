@@ -277,11 +277,6 @@ impl Engine {
     }
 
     /// Puts the query to every connected node.
-    ///
-    /// # Errors
-    ///
-    /// [`LockError::Full`] if too many operations are under way, or the query has too many commands
-    /// for one node.
     pub(crate) fn query(&mut self, query: &Query, now: Instant) -> Result<OpId, LockError> {
         self.locks.query(query, now)
     }

@@ -26,10 +26,6 @@ use crate::token::TokenBytes;
 
 impl Locks {
     /// Deletes `key` on every node where it holds `token`.
-    ///
-    /// # Errors
-    ///
-    /// [`UnlockError::InvalidName`] for a key or token of impossible length, [`UnlockError::Full`].
     pub(in crate::engine) fn release_token(
         &mut self,
         key: &[u8],
