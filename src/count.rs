@@ -67,7 +67,7 @@ impl CallEnd {
             LockError::Taken(_) => Self::Taken,
             LockError::NoQuorum(_) => Self::NoQuorum,
             LockError::Expired(_) | LockError::Lost => Self::Expired,
-            LockError::Cancelled | LockError::Closed | LockError::System(_) => Self::Cancelled,
+            LockError::Cancelled | LockError::Closed => Self::Cancelled,
             LockError::Full => Self::Full,
             LockError::InvalidTtl { .. }
             | LockError::NoFences { .. }

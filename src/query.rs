@@ -50,9 +50,7 @@ impl Query {
     /// Puts a command to one node alone.
     #[must_use]
     pub fn only(self, node: NodeId, words: &[&[u8]]) -> Self {
-        let mut nodes = NodeMask::EMPTY;
-        nodes.insert(node);
-        self.put(nodes, words)
+        self.put(NodeMask::of(node), words)
     }
 
     fn put(mut self, nodes: NodeMask, words: &[&[u8]]) -> Self {
@@ -140,16 +138,11 @@ impl From<Read<'_>> for Reply {
             Read::Array(items) | Read::Set(items) | Read::Map(items) | Read::Push(items) => {
                 Self::List(items.map(Self::from).collect())
             }
-            Read::Error(_) => Self::Error(match classify(&reply) {
-                Answer::Refused(cause) => cause,
-                Answer::Ok
-                | Answer::Null
-                | Answer::Zero
-                | Answer::One
-                | Answer::Number
-                | Answer::NoScript
-                | Answer::Odd => Cause::OddReply,
-            }),
+            Read::Error(_) => {
+                let answer = classify(&reply);
+                let Answer::Refused(cause) = answer else { return Self::Error(Cause::OddReply) };
+                Self::Error(cause)
+            }
         }
     }
 }

@@ -69,14 +69,12 @@ impl Round {
     /// Takes back a grant, if there was one: the node has lost the key, or the attempt gets no
     /// fence.
     #[cold]
-    pub(crate) fn withdraw(&mut self, node: NodeId) -> bool {
-        let was_granted = self.granted.contains(node);
-        if was_granted {
+    pub(crate) fn withdraw(&mut self, node: NodeId) {
+        if self.granted.contains(node) {
             self.granted.remove(node);
             self.unknown.insert(node);
             self.grants = rules::grants_left(self.grants);
         }
-        was_granted
     }
 
     /// Whether the grant that was just entered is the `quorum`-th. Of two lists, the number of grants

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 
 use super::bench_args::BenchArgs;
 use super::duration::{duration, ttl, wait};
@@ -549,15 +550,8 @@ Example:  redbolt completions bash > /etc/bash_completion.d/redbolt
           redbolt completions zsh > ~/.zfunc/_redbolt
           redbolt completions fish > ~/.config/fish/completions/redbolt.fish")]
 pub(crate) struct CompletionsArgs {
-    #[arg(value_name = "bash|zsh|fish", hide_possible_values = true)]
+    #[arg(value_name = "bash|elvish|fish|powershell|zsh", hide_possible_values = true)]
     pub(crate) shell: Shell,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Shell {
-    Bash,
-    Zsh,
-    Fish,
 }
 
 /// A setting that is on or off.

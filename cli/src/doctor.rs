@@ -10,7 +10,7 @@ use redbolt::{Client, now};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 
-use crate::advice::{Advice, Finding, advise};
+use crate::advice::{Advice, advise};
 use crate::agreement::{self, Agreed, SHOWN_MAX};
 use crate::args::{DoctorArgs, Global, Switch};
 use crate::examined::{Clients, Examined};
@@ -18,7 +18,7 @@ use crate::exit::{DEGRADED, Failure, UNSAFE, not_searched};
 use crate::fitness::{Check, Level};
 use crate::inspect::{NodeReport, examine, search};
 use crate::names::SLOTS_MAX;
-use crate::output::{Paint, say, short, shown, us};
+use crate::output::{Paint, say, short, shown, together, us};
 use crate::progress::Progress;
 use crate::table::Table;
 use crate::terminal::wrap;
@@ -357,7 +357,8 @@ fn print(nodes: &[Examined], advice: &Advice, agreed: &Agreed) -> Result<(), Fai
         say(wrap(&format!("{}{text}", level.label(paint)), LABEL, columns))
     };
     for level in [Level::Unsafe, Level::Degraded, Level::Note] {
-        for (names, text) in grouped(advice.of(level), nodes.len()) {
+        let found = advice.of(level).map(|finding| (&*finding.node, &*finding.text));
+        for (names, text) in together(found, nodes.len(), "all nodes") {
             line(level, &format!("{names}: {text}"))?;
         }
     }
@@ -379,25 +380,6 @@ fn print(nodes: &[Examined], advice: &Advice, agreed: &Agreed) -> Result<(), Fai
         Level::Unsafe => "no lock can be taken on these nodes now: see above",
     };
     Ok(line(advice.verdict(), &paint.bold(verdict))?)
-}
-
-/// Findings with the same text together, with the names of their nodes.
-fn grouped<'a>(
-    findings: impl Iterator<Item = &'a Finding>,
-    node_count: usize,
-) -> Vec<(String, &'a str)> {
-    let mut groups: Vec<(Vec<&str>, &str)> = Vec::new();
-    for finding in findings {
-        match groups.iter_mut().find(|(_, text)| *text == finding.text) {
-            Some((names, _)) => names.push(&finding.node),
-            None => groups.push((vec![&finding.node], &finding.text)),
-        }
-    }
-    let shown = |names: Vec<&str>| match names.len() {
-        count if count == node_count && count > 1 => "all nodes".to_owned(),
-        _ => names.join(", "),
-    };
-    groups.into_iter().map(|(names, text)| (shown(names), text)).collect()
 }
 
 /// A clock's distance from this machine's: `+1.2 s`. Within 50 ms it counts as the same.

@@ -11,7 +11,7 @@ use redbolt::{
 use serde_json::{Value, json};
 
 use crate::inspect::{NodeKey, Searched};
-use crate::output::{note, say, shown};
+use crate::output::{note, say, shown, together};
 use crate::remedy::fence_remedy;
 use crate::signals::Signal;
 
@@ -273,21 +273,9 @@ fn by_cause<'a>(votes: impl Iterator<Item = (&'a str, Vote)>) -> Option<String> 
 
 /// `a, b: connection refused; c: no answer in time`: nodes grouped by cause.
 fn grouped(nodes: &[NodeVote]) -> Option<String> {
-    let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
-    for vote in nodes.iter().filter(|vote| !vote.is_well()) {
-        match groups.iter_mut().find(|(text, _)| *text == vote.text) {
-            Some((_, names)) => names.push(&vote.node),
-            None => groups.push((vote.text, vec![&vote.node])),
-        }
-    }
-    let text = |(text, names): &(&str, Vec<&str>)| {
-        if names.len() == nodes.len() && nodes.len() > 1 {
-            format!("all: {text}")
-        } else {
-            format!("{}: {text}", names.join(", "))
-        }
-    };
-    let groups: Vec<String> = groups.iter().map(text).collect();
+    let away = nodes.iter().filter(|vote| !vote.is_well());
+    let groups = together(away.map(|vote| (&*vote.node, vote.text)), nodes.len(), "all");
+    let groups: Vec<_> = groups.iter().map(|(names, text)| format!("{names}: {text}")).collect();
     (!groups.is_empty()).then(|| groups.join("; "))
 }
 
@@ -331,11 +319,9 @@ impl From<LockError> for Failure {
             LockError::InvalidKey { .. }
             | LockError::InvalidKeys { .. }
             | LockError::ReservedKey => Self::usage(error.to_string()),
-            LockError::Cancelled
-            | LockError::Full
-            | LockError::System(_)
-            | LockError::Closed
-            | _ => Self::system(error.to_string()),
+            LockError::Cancelled | LockError::Full | LockError::Closed | _ => {
+                Self::system(error.to_string())
+            }
         }
     }
 }
@@ -360,7 +346,6 @@ impl From<ExtendError> for Failure {
             ExtendError::Busy
             | ExtendError::Cancelled
             | ExtendError::Full
-            | ExtendError::System(_)
             | ExtendError::LimitReached
             | ExtendError::Closed
             | _ => Self::system(error.to_string()),

@@ -1,5 +1,5 @@
-//! `redbolt lock`, and the parts that it shares with `extend` and `run`: its options, and printing
-//! the lock that is held.
+//! `redbolt lock`, and the parts that it shares with `extend` and `run`: its options, taking the
+//! lock, and printing it.
 
 use std::time::Duration;
 
@@ -19,20 +19,14 @@ use crate::waiting::Waiting;
 pub(crate) fn run(global: &Global, args: &LockArgs) -> Result<(), Failure> {
     let mut session = Session::open(global, &ENDING)?;
     let (keys, is_shared) = (names(&args.keys), args.slots.is_some());
-    let waiting = args.wait.map(|wait| Waiting::start(&session.config, &keys, is_shared, wait));
-    let began = now();
     let options = options(args.ttl, args.fence);
     let options = match args.slots {
         Some(slots) => options.slots(slots.into()),
         None => options,
     };
-    let result = session.lock(&keys, options, args.wait);
-    drop(waiting);
-    let waited = args.wait.map(|_| now() - began);
-    let result = result.map_err(|failure| {
-        let failure = explain(&mut session, failure, (&keys, is_shared), waited);
-        if waited.is_some() { failure } else { failure.hint_wait() }
-    });
+    let result = take(&mut session, (&keys, is_shared), options, args.wait, false);
+    let hint = |failure: Failure| if args.wait.is_some() { failure } else { failure.hint_wait() };
+    let result = result.map_err(hint);
     let result = result.and_then(|lease| {
         session.gather_votes(&lease)?;
         // If printing or the detach fails, the drop of the lease releases the lock again.
@@ -42,6 +36,24 @@ pub(crate) fn run(global: &Global, args: &LockArgs) -> Result<(), Failure> {
     });
     session.close();
     result
+}
+
+/// Takes the locks, all or none. The failure names the holder, unless `is_quiet`.
+pub(crate) fn take(
+    session: &mut Session,
+    (keys, is_shared): (&[&[u8]], bool),
+    options: LockOptions,
+    wait: Option<Duration>,
+    is_quiet: bool,
+) -> Result<Lease, Failure> {
+    let waiting = wait.map(|wait| Waiting::start(&session.config, keys, is_shared, wait));
+    let began = now();
+    let taken = session.lock(keys, options, wait);
+    drop(waiting);
+    let waited = wait.map(|_| now() - began);
+    taken.map_err(|failure| {
+        if is_quiet { failure } else { explain(session, failure, (keys, is_shared), waited) }
+    })
 }
 
 /// The names of the locks, each once and in the order of their bytes.
@@ -95,7 +107,7 @@ pub(crate) fn announce(session: &Session, lease: &Lease, json: bool) -> Result<(
 
 /// Names the holder of a lock that is taken, as far as one round trip per key tells, and the time
 /// waited.
-pub(crate) fn explain(
+fn explain(
     session: &mut Session,
     failure: Failure,
     (keys, is_shared): (&[&[u8]], bool),

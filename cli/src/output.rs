@@ -71,6 +71,26 @@ pub(crate) fn us(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
+/// What is said of nodes: each text once, behind the names of its nodes. If these are several, and
+/// all `count` nodes, their name is `all`.
+pub(crate) fn together<'a>(
+    said: impl Iterator<Item = (&'a str, &'a str)>,
+    count: usize,
+    all: &str,
+) -> Vec<(String, &'a str)> {
+    let mut groups: Vec<(Vec<&str>, &str)> = Vec::new();
+    for (name, text) in said {
+        match groups.iter_mut().find(|(_, other)| *other == text) {
+            Some((names, _)) => names.push(name),
+            None => groups.push((vec![name], text)),
+        }
+    }
+    let shown = |names: Vec<&str>| {
+        if names.len() == count && count > 1 { all.to_owned() } else { names.join(", ") }
+    };
+    groups.into_iter().map(|(names, text)| (shown(names), text)).collect()
+}
+
 /// Adds the fields of one object to another.
 pub(crate) fn add(object: &mut Value, fields: Value) {
     if let (Some(object), Value::Object(fields)) = (object.as_object_mut(), fields) {

@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use redbolt::{Lease, LockOptions, now};
+use redbolt::LockOptions;
 
 use crate::args::{Global, RunArgs, ShareArgs};
 use crate::exit::{Failure, TAKEN};
-use crate::lock::{explain, names, options};
-use crate::session::Session;
-use crate::waiting::Waiting;
+use crate::lock::{names, options, take};
 use crate::{settings, work};
 
 /// The TTL where none is given.
@@ -32,37 +30,13 @@ pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<(), Failure> {
     // The error of a single attempt already tells everything.
     session.is_telling = args.wait.is_some();
     let is_quiet = args.conflict_exit_code == Some(0) && !global.json;
-    let lease = take(&mut session, &keys, args, ttl, is_quiet);
+    let acquire = args.share.of(options(ttl, args.fence).announced());
+    let locks = (&*keys, args.share.is_of_slots());
+    let lease = take(&mut session, locks, acquire, args.wait, is_quiet);
     let lease = lease.map_err(|failure| conflict(failure, args, is_quiet))?;
     let ended = work::under(&mut session, (&keys, lease), &args.command, grace, args.max_hold);
     session.close();
     ended?.judge()
-}
-
-/// Takes the locks, all or none.
-fn take(
-    session: &mut Session,
-    keys: &[&[u8]],
-    args: &RunArgs,
-    ttl: Duration,
-    is_quiet: bool,
-) -> Result<Lease, Failure> {
-    let is_shared = args.share.is_of_slots();
-    let waiting = args.wait.map(|wait| Waiting::start(&session.config, keys, is_shared, wait));
-    let began = now();
-    let acquire = args.share.of(options(ttl, args.fence).announced());
-    let taken = session.lock(keys, acquire, args.wait);
-    drop(waiting);
-    taken.map_err(|failure| {
-        if is_quiet {
-            return failure;
-        }
-        let waited = args.wait.map(|_| now() - began);
-        let failure = explain(session, failure, (keys, is_shared), waited);
-        // With --no-wait the user already knows that the command does not wait.
-        let is_told = args.no_wait || args.wait.is_some();
-        if is_told { failure } else { failure.hint_wait() }
-    })
 }
 
 impl ShareArgs {
@@ -85,6 +59,9 @@ impl ShareArgs {
 
 /// The failure for a lock that is taken, as the options ask for it.
 fn conflict(failure: Failure, args: &RunArgs, is_quiet: bool) -> Failure {
+    // With --no-wait the user already knows that the command does not wait.
+    let is_told = args.no_wait || args.wait.is_some();
+    let failure = if is_told { failure } else { failure.hint_wait() };
     match args.conflict_exit_code {
         Some(_) if failure.code == TAKEN && is_quiet => Failure::code(0),
         Some(code) if failure.code == TAKEN => Failure { code, ..failure },

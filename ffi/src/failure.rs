@@ -67,7 +67,6 @@ fn of_lock(error: &LockError) -> redbolt_code {
         LockError::Cancelled => redbolt_code::REDBOLT_CANCELLED,
         LockError::Full => redbolt_code::REDBOLT_FULL,
         LockError::Closed => redbolt_code::REDBOLT_CLOSED,
-        LockError::System(_) => redbolt_code::REDBOLT_SYSTEM,
         _ => redbolt_code::REDBOLT_INVALID_ARGUMENT,
     }
 }
@@ -84,7 +83,6 @@ fn of_extend(error: &ExtendError) -> redbolt_code {
         ExtendError::Cancelled => redbolt_code::REDBOLT_CANCELLED,
         ExtendError::Full => redbolt_code::REDBOLT_FULL,
         ExtendError::Closed => redbolt_code::REDBOLT_CLOSED,
-        ExtendError::System(_) => redbolt_code::REDBOLT_SYSTEM,
         _ => redbolt_code::REDBOLT_INVALID_ARGUMENT,
     }
 }
@@ -96,7 +94,6 @@ fn of_unlock(error: UnlockError) -> redbolt_code {
         UnlockError::NotOurs => redbolt_code::REDBOLT_NOT_A_LEASE,
         UnlockError::Full => redbolt_code::REDBOLT_FULL,
         UnlockError::Closed => redbolt_code::REDBOLT_CLOSED,
-        UnlockError::System(_) => redbolt_code::REDBOLT_SYSTEM,
         _ => redbolt_code::REDBOLT_INVALID_ARGUMENT,
     }
 }

@@ -1,7 +1,6 @@
 //! [`redbolt_lease_info`]: a lease as it is now.
 
-use redbolt::inspect::NodeMask;
-use redbolt::{Guard, Instant, Lease};
+use redbolt::{Guard, Lease};
 
 use crate::time::nanos;
 
@@ -23,50 +22,22 @@ pub struct redbolt_lease_info {
     pub is_lost: bool,
 }
 
-pub(crate) struct Facts {
-    pub(crate) deadline: Instant,
-    pub(crate) remaining: std::time::Duration,
-    pub(crate) fence: Option<u64>,
-    pub(crate) votes: NodeMask,
-    pub(crate) slot: Option<usize>,
-    pub(crate) is_lost: bool,
-}
-
-impl From<Facts> for redbolt_lease_info {
-    fn from(facts: Facts) -> Self {
-        Self {
-            deadline_ns: facts.deadline.as_nanos(),
-            remaining_ns: nanos(facts.remaining),
-            fence: facts.fence.unwrap_or_default(),
-            votes: facts.votes.bits(),
-            slot: facts.slot.and_then(|slot| i32::try_from(slot).ok()).unwrap_or(-1),
-            is_lost: facts.is_lost,
+/// The types of the library that know a lease, by functions of the same names.
+macro_rules! tells {
+    ($($lease:ty),*) => {$(
+        impl From<&$lease> for redbolt_lease_info {
+            fn from(lease: &$lease) -> Self {
+                Self {
+                    deadline_ns: lease.deadline().as_nanos(),
+                    remaining_ns: nanos(lease.remaining()),
+                    fence: lease.fence().unwrap_or_default(),
+                    votes: lease.votes().bits(),
+                    slot: lease.slot().and_then(|slot| i32::try_from(slot).ok()).unwrap_or(-1),
+                    is_lost: lease.is_lost(),
+                }
+            }
         }
-    }
+    )*};
 }
 
-impl From<&Guard> for redbolt_lease_info {
-    fn from(guard: &Guard) -> Self {
-        Self::from(Facts {
-            deadline: guard.deadline(),
-            remaining: guard.remaining(),
-            fence: guard.fence(),
-            votes: guard.votes(),
-            slot: guard.slot(),
-            is_lost: guard.is_lost(),
-        })
-    }
-}
-
-impl From<&Lease> for redbolt_lease_info {
-    fn from(lease: &Lease) -> Self {
-        Self::from(Facts {
-            deadline: lease.deadline(),
-            remaining: lease.remaining(),
-            fence: lease.fence(),
-            votes: lease.votes(),
-            slot: lease.slot(),
-            is_lost: lease.is_lost(),
-        })
-    }
-}
+tells!(Guard, Lease);

@@ -87,7 +87,6 @@ fn of_lock(error: &LockError) -> &'static str {
         LockError::Lost => "Lost",
         LockError::Full => "Full",
         LockError::Cancelled | LockError::Closed => "Closed",
-        LockError::System(_) => "System",
         _ => "InvalidArgument",
     }
 }
@@ -103,7 +102,6 @@ fn of_extend(error: &ExtendError) -> &'static str {
         ExtendError::NotOurs => "NotHeld",
         ExtendError::Full => "Full",
         ExtendError::Cancelled | ExtendError::Closed => "Closed",
-        ExtendError::System(_) => "System",
         _ => "InvalidArgument",
     }
 }
@@ -114,7 +112,6 @@ fn of_unlock(error: UnlockError) -> &'static str {
         UnlockError::NotHeld | UnlockError::NotOurs => "NotHeld",
         UnlockError::Full => "Full",
         UnlockError::Closed => "Closed",
-        UnlockError::System(_) => "System",
         _ => "InvalidArgument",
     }
 }

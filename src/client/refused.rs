@@ -11,41 +11,21 @@ pub(super) enum Refused {
     Closed,
 }
 
-impl From<Refused> for LockError {
-    fn from(refused: Refused) -> Self {
-        match refused {
-            Refused::Full => Self::Full,
-            Refused::Closed => Self::Closed,
+/// The errors that have both words for it.
+macro_rules! refuses {
+    ($($error:ty),*) => {$(
+        impl From<Refused> for $error {
+            fn from(refused: Refused) -> Self {
+                match refused {
+                    Refused::Full => Self::Full,
+                    Refused::Closed => Self::Closed,
+                }
+            }
         }
-    }
+    )*};
 }
 
-impl From<Refused> for ExtendError {
-    fn from(refused: Refused) -> Self {
-        match refused {
-            Refused::Full => Self::Full,
-            Refused::Closed => Self::Closed,
-        }
-    }
-}
-
-impl From<Refused> for DetachError {
-    fn from(refused: Refused) -> Self {
-        match refused {
-            Refused::Full => Self::Full,
-            Refused::Closed => Self::Closed,
-        }
-    }
-}
-
-impl From<Refused> for UnlockError {
-    fn from(refused: Refused) -> Self {
-        match refused {
-            Refused::Full => Self::Full,
-            Refused::Closed => Self::Closed,
-        }
-    }
-}
+refuses!(LockError, ExtendError, DetachError, UnlockError);
 
 impl From<Refused> for ConnectError {
     fn from(refused: Refused) -> Self {

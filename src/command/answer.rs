@@ -32,6 +32,14 @@ pub(crate) enum Answer {
     Odd,
 }
 
+impl Answer {
+    /// Whether a compare-and-delete has deleted the key; `None` if the answer does not say.
+    pub(crate) fn deleted(self) -> Option<bool> {
+        let says = matches!(self, Self::One | Self::Zero | Self::Refused(Cause::WrongType));
+        says.then_some(self == Self::One)
+    }
+}
+
 impl From<Quick> for Answer {
     #[inline]
     fn from(quick: Quick) -> Self {

@@ -14,25 +14,20 @@ use crate::node::{ChannelName, Now, Request, WaitPart};
 use crate::quorum::{NodeId, NodeMask};
 use crate::resp::{Items, Reply};
 use crate::slab::{OpIndex, SlotIndex, WakeIndex};
-use crate::token::{TokenBytes, unhex};
+use crate::token::unhex;
 
 impl Engine {
     // ---- looking ----
 
     /// The slot whose lock a message is about, by the token that the message names, or by its key.
     pub(super) fn slot_meant(&self, message: &Message<'_>) -> Option<SlotIndex> {
-        let is_meant = |slot_index: SlotIndex, by_key: bool| {
-            let slot = self.locks.slots.get(slot_index)?;
-            let is_alive = slot.state().is_lock();
-            let is_token = slot.token == TokenBytes::Drawn(message.token);
-            let is_key = slot.key.as_slice() == message.key;
-            (is_alive && is_key && (is_token || by_key)).then_some(slot_index)
+        let is_meant = |slot_index: &SlotIndex| {
+            let slot = self.locks.slots.get(*slot_index);
+            slot.is_some_and(|it| it.state().is_lock() && it.key.as_slice() == message.key)
         };
         // The slot of an ended lease may hold the next lease for the key.
-        let named = self.locks.slot_of_token(&message.token).and_then(|slot| is_meant(slot, true));
-        named.or_else(|| {
-            self.waiting.queues_for(message.key).find_map(|slot_index| is_meant(slot_index, true))
-        })
+        let named = self.locks.slot_of_token(&message.token).filter(is_meant);
+        named.or_else(|| self.waiting.queues_for(message.key).find(is_meant))
     }
 
     /// Whether a message names a lock that this client has held and released.
@@ -107,7 +102,7 @@ impl Engine {
         let round_trip = self.locks.round_trip();
         let share = &mut || self.locks.random_share();
         let view = &mut View { now: now.real, last_pass, reach, round_trip, share };
-        self.waiting.begin_input();
+        self.waiting.actions.begin_input();
         input(&mut self.waiting, view)
     }
 
@@ -164,19 +159,23 @@ impl Engine {
     /// A message that announces a waiting call also carries the call's offer.
     fn put_offer(&mut self, op: OpIndex, text: &Text, now: Now) {
         if let Some((token, ttl_ms)) = self.locks.offer(op, now) {
-            self.waiting.put_offer(text, Offer { token, ttl_ms });
+            self.waiting.actions.put_offer(text, Offer { token, ttl_ms });
         }
     }
 
     fn encode_publish(&mut self, text: &Text) {
         self.locks.scratch.clear();
         let channel = ChannelName::of(text.to);
-        append_publish(&mut self.locks.scratch, channel.as_bytes(), self.waiting.text(text));
+        append_publish(
+            &mut self.locks.scratch,
+            channel.as_bytes(),
+            self.waiting.actions.bytes(text),
+        );
     }
 
     fn encode_introduction(&mut self, op: OpIndex, text: &Text) {
         let slot = self.locks.slots.at(self.locks.ops.at(op).slot());
-        let message = around_token(self.waiting.text(text));
+        let message = around_token(self.waiting.actions.bytes(text));
         let out = &mut self.locks.scratch;
         out.clear();
         append_introduction(out, &slot.key, &slot.token, ChannelName::prefix(), message);

@@ -9,7 +9,7 @@ use super::locks::op::{OpId, OpKind, Verdict};
 use super::locks::slot::LeaseId;
 use super::locks::steps::TokenInput;
 use super::wait::Scripts;
-use crate::error::{DetachError, LockError, UnlockError, Unlocked};
+use crate::error::{LockError, UnlockError, Unlocked};
 use crate::node::Now;
 use crate::options::{LockOptions, Share};
 use crate::quorum::NodeId;
@@ -225,15 +225,8 @@ impl Engine {
         self.release_lease(lease.slot, heir, now);
     }
 
-    /// Gives a lease of one key away.
-    pub(super) fn detach_key(&mut self, lease: LeaseId) -> Result<(), DetachError> {
-        self.locks.detach(lease)?;
-        self.waiting.forget_queue(lease.slot);
-        Ok(())
-    }
-
-    /// Forgets a lease of one key, if it is held.
-    pub(super) fn leave_key(&mut self, lease: LeaseId) {
+    /// Leaves a lease of one key, if it is held, to its TTL or to another client with its token.
+    pub(super) fn give_up_key(&mut self, lease: LeaseId) {
         if self.locks.slots.held(lease).is_some() {
             self.waiting.forget_queue(lease.slot);
             self.locks.give_up(lease.slot);

@@ -249,7 +249,7 @@ impl Engine {
         let answer = answer_of(part, reply.as_ref());
         if answer == HolderAnswer::Refused {
             let refusal = reply.as_ref().map_or(command::Answer::Odd, command::classify);
-            self.locks.nodes.script_refused(id, refusal, now);
+            self.locks.nodes.at_mut(id).script_refused(refusal, now);
         }
         self.frame = frame;
         self.tell_call(index, Input::Answer(answer), now);
@@ -275,11 +275,6 @@ impl Engine {
         self.tell_waiting(now, |waiting, view| waiting.wake_answered(index, id, is_heard, view));
     }
 
-    /// The connection ended before the wake was answered.
-    pub(super) fn wake_lost(&mut self, id: NodeId, index: WakeIndex, now: Now) {
-        self.tell_waiting(now, |waiting, view| waiting.wake_answered(index, id, false, view));
-    }
-
     /// Gives the machine an input, and carries out its actions.
     pub(super) fn tell_waiting(
         &mut self,
@@ -300,7 +295,7 @@ impl Engine {
         if std::mem::replace(&mut self.is_acting, true) {
             return;
         }
-        while let Some(action) = self.waiting.next_action() {
+        while let Some(action) = self.waiting.actions.pop() {
             if let Some((op, gate)) = self.perform(action, now) {
                 self.retry(op, gate, now);
             }

@@ -256,10 +256,9 @@ impl Engine {
 
     /// Forgets a lease whose last holder may still hold it: nothing is deleted.
     pub(crate) fn leave(&mut self, lease: LeaseId) {
-        if self.sets.leases(lease).is_empty() {
-            self.leave_key(lease);
-        } else {
-            self.leave_all(lease);
+        let keys = self.sets.forget(lease);
+        for key in if keys.is_empty() { vec![lease] } else { keys } {
+            self.give_up_key(key);
         }
         self.check_if_small();
     }
@@ -272,21 +271,14 @@ impl Engine {
     /// [`DetachError::Unsettled`] while a node may still run a delete or an extension that names
     /// the token; [`DetachError::NotOurs`]. The lease stays as it is.
     pub fn detach(&mut self, lease: LeaseId) -> Result<(), DetachError> {
-        if self.sets.leases(lease).is_empty() {
-            self.detach_key(lease)?;
-        } else {
-            self.detach_set(lease)?;
-        }
-        self.check_if_small();
+        let keys = self.sets.leases(lease);
+        let keys = if keys.is_empty() { &[lease] } else { keys };
+        keys.iter().try_for_each(|&key| self.locks.may_detach(key))?;
+        self.leave(lease);
         Ok(())
     }
 
     /// Puts the query to every connected node.
-    ///
-    /// # Errors
-    ///
-    /// [`LockError::Full`] if too many operations are under way, or the query has too many commands
-    /// for one node.
     pub(crate) fn query(&mut self, query: &Query, now: Instant) -> Result<OpId, LockError> {
         self.locks.query(query, now)
     }
@@ -309,7 +301,7 @@ impl Engine {
     #[cfg(feature = "tls")]
     pub(crate) fn handle_securing(&mut self, id: NodeId) {
         if self.locks.nodes.awaits_connection(id) {
-            self.locks.nodes.handle_securing(id);
+            self.locks.nodes.at_mut(id).handle_securing();
         }
     }
 
@@ -341,7 +333,7 @@ impl Engine {
     pub fn handle_connected(&mut self, id: NodeId, now: Instant) {
         if self.locks.nodes.awaits_connection(id) {
             let now = self.locks.now(now);
-            self.locks.nodes.handle_connected(id, now);
+            self.locks.nodes.at_mut(id).handle_connected(now);
             self.refresh(id, now);
             self.check_if_small();
         }
@@ -395,7 +387,7 @@ impl Engine {
             if self.locks.nodes.at(id).is_quiet(now) {
                 continue;
             }
-            if let Some(cause) = self.locks.nodes.handle_timeout(id, now) {
+            if let Some(cause) = self.locks.nodes.at_mut(id).handle_timeout(now) {
                 self.drop_connection(id, cause, now);
             }
             self.refresh(id, now);

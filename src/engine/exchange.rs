@@ -177,7 +177,7 @@ impl Locks {
     }
 
     fn give_up_node(&mut self, id: NodeId) {
-        for slot in self.nodes.give_up(id) {
+        for slot in self.nodes.at_mut(id).give_up() {
             self.slots.unref(slot);
         }
     }

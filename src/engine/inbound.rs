@@ -103,7 +103,7 @@ impl Engine {
         if let Some(last_answer) = node.last_answer().filter(|_| node.is_stalled()) {
             self.locks.node_is_back(id, now.real.saturating_since(last_answer), false);
         }
-        self.locks.nodes.heard(id, now);
+        self.locks.nodes.at_mut(id).heard(now.real);
         while !input.is_empty() || self.locks.nodes.at(id).has_unread() {
             let (step, no_master) = self.locks.nodes.read(id, &mut input, now);
             // Whatever the request was, the node may have lost its keys.
@@ -237,7 +237,8 @@ impl Engine {
                     continue;
                 }
                 Request::Wake(wake) => {
-                    self.wake_lost(id, wake, now);
+                    // As far as this client knows, nobody received it.
+                    self.wake_answered(id, wake, Answer::Zero, now);
                     continue;
                 }
                 Request::ScriptLoad
@@ -272,6 +273,6 @@ impl Engine {
     /// Ends a node's connection from this side.
     pub(super) fn drop_connection(&mut self, id: NodeId, cause: Cause, now: Now) {
         self.lose(id, cause, now);
-        self.locks.nodes.close(id);
+        self.locks.nodes.at_mut(id).close();
     }
 }

@@ -10,18 +10,22 @@ use super::happenings::Happening;
 use super::happenings::series::Series;
 #[cfg(feature = "metrics")]
 use super::happenings::ways::LeaseCounts;
+#[cfg(feature = "metrics")]
+use super::locks::op::OpKind;
 use super::locks::slot::{LeaseId, Slot};
+#[cfg(feature = "metrics")]
+use super::locks::steps::TokenState;
 use super::locks::view::NodeHealth;
 use crate::agreement::Agreement;
 use crate::client_name::ClientId;
 use crate::config::Config;
 #[cfg(feature = "metrics")]
 use crate::count::{CallCounts, Oldest};
-use crate::error::{ConnectError, LockError};
+use crate::error::{Cause, ConnectError, LockError};
 #[cfg(feature = "metrics")]
 use crate::histogram::Histogram;
 use crate::node::Node;
-use crate::quorum::NodeMask;
+use crate::quorum::{NODES_MAX, NodeMask};
 use crate::retry::Retry;
 use crate::rules;
 use crate::time::Instant;
@@ -87,7 +91,15 @@ impl Engine {
     /// Why too few nodes may vote; `None` if a quorum may.
     #[must_use]
     pub(crate) fn connect_error(&self, now: Instant) -> Option<ConnectError> {
-        self.locks.connect_error(now)
+        if self.is_ready() {
+            return None;
+        }
+        let mut causes = [Cause::None; NODES_MAX];
+        for (cause, id) in causes.iter_mut().zip(self.locks.nodes.every()) {
+            *cause = self.locks.cause_of(id);
+        }
+        let masks = (self.voters(), NodeMask::EMPTY, NodeMask::EMPTY);
+        Some(ConnectError::NoQuorum(self.locks.ballot_of(masks, causes, now)))
     }
 
     /// The end of a lease; `None` if it is not held. A set ends with the first of its keys to end.
@@ -145,7 +157,7 @@ impl Engine {
     #[must_use]
     #[cfg(any(test, feature = "sim"))]
     pub(crate) fn is_extending(&self, lease: LeaseId) -> bool {
-        self.locks.is_extending(lease)
+        self.locks.slots.held(lease).is_some_and(|slot| slot.op.is_some())
     }
 
     /// Key and token of a lease.
@@ -278,16 +290,38 @@ impl Engine {
         &self.locks.counts.calls
     }
 
-    /// When the oldest call for a lock began, and since when the oldest lease is held.
+    /// When the oldest call for a lock began, and since when the oldest lease has its caller. Costs
+    /// a look at every operation and slot: taking a lock notes nothing for it.
     #[cfg(feature = "metrics")]
     pub(crate) fn oldest(&self) -> Oldest {
-        self.locks.oldest()
+        let locks = &self.locks;
+        let mut oldest = Oldest::default();
+        let is_announced =
+            |keep: Option<_>| keep.is_some_and(|keep| locks.keeps.at(keep).is_announced);
+        for op in locks.ops.iter().filter(|op| op.kind == OpKind::Acquire) {
+            if !is_announced(op.keep) {
+                oldest.note_call(op.called.at);
+            }
+        }
+        for (index, slot) in locks.slots.iter() {
+            if slot.state() == TokenState::Held && !is_announced(locks.keep_of(index)) {
+                locks.counts.hold_began(index).into_iter().for_each(|at| oldest.note_hold(at));
+            }
+        }
+        oldest
     }
 
-    /// How many leases have no more votes than they need, though there are more nodes.
+    /// How many leases have no more votes than they need, though there are more nodes. Costs a look
+    /// at every slot.
     #[cfg(feature = "metrics")]
     pub(crate) fn without_spare_vote(&self) -> usize {
-        self.locks.without_spare_vote()
+        let (settings, all) = (&self.locks.settings, self.locks.nodes.all());
+        let is_tight = |slot: &Slot| {
+            let has_spare = settings.electorate_of(slot).has_spare(slot.votes());
+            slot.state() == TokenState::Held && !has_spare
+        };
+        let tight = || self.locks.slots.iter().filter(|(_, it)| is_tight(it)).count();
+        if settings.electorate.has_spare(all) { tight() } else { 0 }
     }
 
     /// How many leases the client has won so far, by the way in which it won them.

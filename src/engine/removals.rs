@@ -51,13 +51,9 @@ impl Engine {
     /// A client says that it has deleted the keys of a lease. This client does not believe it. But it
     /// extends a lease that it keeps alive before its time, and gives the lease to no further caller.
     pub(super) fn hear_of_removal(&mut self, message: &Message<'_>, now: Now) {
-        let Some(slot_index) = self.locks.slot_of_token(&message.token) else { return };
-        let is_it = self.locks.slots.get(slot_index).is_some_and(|slot| {
-            slot.state() == TokenState::Held
-                && slot.token == TokenBytes::Drawn(message.token)
-                && slot.key.as_slice() == message.key
-        });
-        if is_it {
+        let slot_index = self.locks.slot_with(&message.token, message.key);
+        let is_held = |index: &SlotIndex| self.locks.slots.at(*index).state() == TokenState::Held;
+        if let Some(slot_index) = slot_index.filter(is_held) {
             self.locks.share(slot_index);
             self.locks.extend_soon(slot_index, now);
         }

@@ -186,9 +186,6 @@ pub enum LockError {
     /// The client was shut down, or its thread has ended. Nothing is held.
     #[error("the client was shut down")]
     Closed,
-    /// The operating system refused a call that the event loop needs.
-    #[error("the operating system refused a call of the event loop: {0}")]
-    System(io::ErrorKind),
 }
 
 /// Why several keys cannot be locked together.
@@ -256,9 +253,6 @@ pub enum ExtendError {
     /// deadline.
     #[error("the client was shut down")]
     Closed,
-    /// The operating system refused a call that the event loop needs.
-    #[error("the operating system refused a call of the event loop: {0}")]
-    System(io::ErrorKind),
 }
 
 /// Why an unlock released nothing, or could not be tried.
@@ -283,9 +277,6 @@ pub enum UnlockError {
     /// release was sent before.
     #[error("the client was shut down")]
     Closed,
-    /// The operating system refused a call that the event loop rests on; the release is owed.
-    #[error("the operating system refused a call of the event loop: {0}")]
-    System(io::ErrorKind),
 }
 
 /// Why a lease was not given away. The caller still holds it.
@@ -310,9 +301,6 @@ pub enum DetachError {
     /// The client was shut down, or its thread has ended.
     #[error("the client was shut down")]
     Closed,
-    /// The operating system refused a call that the event loop needs.
-    #[error("the operating system refused a call of the event loop: {0}")]
-    System(io::ErrorKind),
 }
 
 /// How an unlock ended that did not find the lock lost.
@@ -385,35 +373,5 @@ impl ConnectError {
     #[must_use]
     pub const fn ballot(&self) -> Option<&Ballot> {
         if let Self::NoQuorum(votes) = self { Some(votes) } else { None }
-    }
-}
-
-impl From<io::ErrorKind> for LockError {
-    fn from(kind: io::ErrorKind) -> Self {
-        Self::System(kind)
-    }
-}
-
-impl From<io::ErrorKind> for ExtendError {
-    fn from(kind: io::ErrorKind) -> Self {
-        Self::System(kind)
-    }
-}
-
-impl From<io::ErrorKind> for DetachError {
-    fn from(kind: io::ErrorKind) -> Self {
-        Self::System(kind)
-    }
-}
-
-impl From<io::ErrorKind> for UnlockError {
-    fn from(kind: io::ErrorKind) -> Self {
-        Self::System(kind)
-    }
-}
-
-impl From<io::ErrorKind> for ConnectError {
-    fn from(kind: io::ErrorKind) -> Self {
-        Self::System(kind.into())
     }
 }

@@ -303,11 +303,6 @@ impl Node {
         self.is_mute
     }
 
-    /// The node has sent something.
-    pub(crate) const fn speaks(&mut self) {
-        self.is_mute = false;
-    }
-
     /// Whether nothing is due: the common case, at the cost of a few comparisons.
     #[inline]
     pub(crate) fn is_quiet(&self, now: Now) -> bool {
@@ -323,13 +318,6 @@ impl Node {
 
     /// How long until the node may be admitted, if only a quarantine prevents it.
     pub(crate) fn quarantine(&self, now: Instant) -> Option<Duration> {
-        match self.state {
-            State::Quarantined { until } => Some(now.until(until)),
-            State::Disconnected { .. }
-            | State::Connecting { .. }
-            | State::Greeting { .. }
-            | State::Admitted { .. }
-            | State::Refused { .. } => None,
-        }
+        if let State::Quarantined { until } = self.state { Some(now.until(until)) } else { None }
     }
 }

@@ -150,6 +150,7 @@ impl Node {
     /// The node sent something: its incarnation lives. A node that is greeting or refused may be
     /// another process than the process that answered last.
     pub(crate) const fn heard(&mut self, now: Instant) {
+        self.is_mute = false;
         if self.serves() {
             self.history.last_answer = now;
         }

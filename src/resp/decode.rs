@@ -78,10 +78,6 @@ impl Decoder {
     ///
     /// After a frame the decoder is ready for the next one: take [`Frame::len`] bytes off the
     /// buffer. After `None` call again with the same bytes and more behind them.
-    ///
-    /// # Errors
-    /// The bytes are not RESP, or exceed the limits. Close the connection: every further call
-    /// returns the same error.
     pub(crate) fn frame<'b>(&mut self, buf: &'b [u8]) -> Result<Option<Frame<'b>>, ProtocolError> {
         if let Some(error) = self.failed {
             return Err(error);

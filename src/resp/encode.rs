@@ -38,13 +38,6 @@ pub(crate) fn append_array_header(out: &mut impl BufMut, count: usize) {
     append_length(out, b'*', count);
 }
 
-/// Appends `n` in decimal digits.
-pub(crate) fn append_decimal(out: &mut impl BufMut, n: u64) {
-    let mut digits = [0; DECIMAL_LEN_MAX];
-    let len = write_decimal(&mut digits, n);
-    out.put_slice(digits.get(DECIMAL_LEN_MAX - len..).unwrap_or_default());
-}
-
 /// Appends `n` as a bulk string of decimal digits.
 pub(crate) fn append_number(out: &mut impl BufMut, n: u64) {
     let mut digits = [0; DECIMAL_LEN_MAX];
@@ -83,8 +76,10 @@ fn append_length(out: &mut impl BufMut, kind: u8, len: usize) {
 
 #[cold]
 fn append_long_length(out: &mut impl BufMut, kind: u8, len: usize) {
+    let mut digits = [0; DECIMAL_LEN_MAX];
+    let start = DECIMAL_LEN_MAX - write_decimal(&mut digits, len as u64);
     out.put_u8(kind);
-    append_decimal(out, len as u64);
+    out.put_slice(digits.get(start..).unwrap_or_default());
     out.put_slice(b"\r\n");
 }
 

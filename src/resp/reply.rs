@@ -57,18 +57,10 @@ pub(crate) enum Reply<'b> {
 impl<'b> Reply<'b> {
     /// The text of a simple, bulk or verbatim string.
     pub(crate) const fn text(&self) -> Option<&'b [u8]> {
-        match self {
-            Self::Simple(text) | Self::Bulk(text) | Self::Verbatim { text, .. } => Some(text),
-            Self::Error(_)
-            | Self::Integer(_)
-            | Self::Null
-            | Self::Boolean(_)
-            | Self::Double(_)
-            | Self::BigNumber(_)
-            | Self::Array(_)
-            | Self::Set(_)
-            | Self::Map(_)
-            | Self::Push(_) => None,
+        if let Self::Simple(text) | Self::Bulk(text) | Self::Verbatim { text, .. } = self {
+            Some(text)
+        } else {
+            None
         }
     }
 

@@ -79,8 +79,8 @@ fn wrong_usage_of_a_command_ends_with_64_on_one_line() {
         (&["run", "k", "echo", "hi"], "redbolt run k -- echo hi"),
         (&["run", "--ttl", "1s", "k", "ls", "-l"], "redbolt run k -- ls -l"),
         (&["help", "rum"], "unrecognized subcommand"),
-        (&["completions"], "bash|zsh|fish"),
-        (&["completions", "tcsh"], "bash or zsh or fish"),
+        (&["completions"], "bash|elvish|fish|powershell|zsh"),
+        (&["completions", "tcsh"], "bash or elvish or fish or powershell or zsh"),
         (&["run", "k", "--nodes", n, "--ttl", "1s", "--grace", "1s", "--", "true"], "--grace"),
         (&["run", "--nodes", n, "--", "true"], "KEY"),
         (&["run", "k", "--nodes", n, "-n", "-w", "1s", "--", "true"], "--wait"),
@@ -150,9 +150,13 @@ fn what_is_too_long_or_may_be_a_token_is_not_repeated() {
 
 #[test]
 fn each_shell_gets_its_completions_and_bash_understands_them() {
-    for (shell, words) in
-        [("bash", "_redbolt()"), ("zsh", "#compdef redbolt"), ("fish", "complete -c redbolt")]
-    {
+    for (shell, words) in [
+        ("bash", "_redbolt()"),
+        ("zsh", "#compdef redbolt"),
+        ("fish", "complete -c redbolt"),
+        ("elvish", "arg-completer[redbolt]"),
+        ("powershell", "Register-ArgumentCompleter"),
+    ] {
         let text = redbolt(&["completions", shell]).expect(0).out;
         assert!(text.contains(words) && text.contains("max-ttl"), "{shell}: {text}");
     }

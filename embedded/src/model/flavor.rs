@@ -126,31 +126,20 @@ impl Flavor {
     }
 
     /// The eviction policies that `CONFIG SET maxmemory-policy` takes.
-    pub(crate) const fn policies(self) -> &'static [&'static str] {
-        if matches!(self, Self::Redis86) {
-            &[
-                "volatile-lru",
-                "volatile-lfu",
-                "volatile-random",
-                "volatile-ttl",
-                "volatile-lrm",
-                "allkeys-lru",
-                "allkeys-lfu",
-                "allkeys-random",
-                "allkeys-lrm",
-                "noeviction",
-            ]
-        } else {
-            &[
-                "volatile-lru",
-                "volatile-lfu",
-                "volatile-random",
-                "volatile-ttl",
-                "allkeys-lru",
-                "allkeys-lfu",
-                "allkeys-random",
-                "noeviction",
-            ]
-        }
+    pub(crate) fn policies(self) -> Vec<&'static str> {
+        let policies = [
+            "volatile-lru",
+            "volatile-lfu",
+            "volatile-random",
+            "volatile-ttl",
+            "volatile-lrm",
+            "allkeys-lru",
+            "allkeys-lfu",
+            "allkeys-random",
+            "allkeys-lrm",
+            "noeviction",
+        ];
+        let is_known = |policy: &&str| self == Self::Redis86 || !policy.ends_with("-lrm");
+        policies.into_iter().filter(is_known).collect()
     }
 }

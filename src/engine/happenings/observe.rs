@@ -68,10 +68,10 @@ impl Locks {
             }
             Happening::Gated => saw(Sight::Gated),
             Happening::NotAsked { node } => {
-                count!(self.nodes.counts(node).failed.up(Cause::Gated));
+                count!(self.nodes.at_mut(node).counts.failed.up(Cause::Gated));
             }
             Happening::Vote { node, vote, .. } => {
-                count!(self.nodes.counts(node).vote(vote));
+                count!(self.nodes.at_mut(node).counts.vote(vote));
             }
             Happening::SecondRound => {
                 count!(self.counts.second_rounds += 1);
@@ -147,13 +147,13 @@ impl Locks {
                 count!(self.counts.released(result));
             }
             Happening::DebtOwed { node, .. } => {
-                count!(self.nodes.counts(node).debts += 1);
+                count!(self.nodes.at_mut(node).counts.debts += 1);
             }
             Happening::DebtsLeft { node, count } => {
-                count!(self.nodes.counts(node).left += count as u64);
+                count!(self.nodes.at_mut(node).counts.left += count as u64);
             }
             Happening::Disconnected { node, cause } => {
-                count!(self.nodes.counts(node).lost.up(cause));
+                count!(self.nodes.at_mut(node).counts.lost.up(cause));
             }
             // For the log alone.
             Happening::Attempt { .. }

@@ -1,12 +1,8 @@
 //! The counts as series, for an exporter.
 
-use crate::count::{CallCounts, Oldest};
+use crate::count::CallCounts;
 use crate::engine::locks::core::Locks;
-use crate::engine::locks::op::OpKind;
-use crate::engine::locks::slot::Slot;
-use crate::engine::locks::steps::TokenState;
 use crate::quorum::NodeId;
-use crate::slab::KeepIndex;
 
 /// The identity of one count: its name and labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -96,37 +92,5 @@ impl Locks {
             tell("redbolt_debts_left_total", none, counts.left);
         }
         all
-    }
-
-    /// How many leases have no more votes than they need, though there are more nodes. Costs a look
-    /// at every slot.
-    pub(in crate::engine) fn without_spare_vote(&self) -> usize {
-        let electorate = &self.settings.electorate;
-        let is_tight = |slot: &Slot| {
-            let has_spare = self.settings.electorate_of(slot).has_spare(slot.votes());
-            slot.state() == TokenState::Held && !has_spare
-        };
-        let is_never_spare = !electorate.has_spare(self.nodes.all());
-        let tight = || self.slots.iter().filter(|(_, it)| is_tight(it)).count();
-        if is_never_spare { 0 } else { tight() }
-    }
-
-    /// When the oldest call for a lock began, and since when the oldest lease has its caller. Costs
-    /// a look at every operation and slot: taking a lock notes nothing for it.
-    pub(in crate::engine) fn oldest(&self) -> Oldest {
-        let mut oldest = Oldest::default();
-        let is_announced =
-            |keep: Option<KeepIndex>| keep.is_some_and(|keep| self.keeps.at(keep).is_announced);
-        for op in self.ops.iter().filter(|op| op.kind == OpKind::Acquire) {
-            if !is_announced(op.keep) {
-                oldest.note_call(op.called.at);
-            }
-        }
-        for (index, slot) in self.slots.iter() {
-            if slot.state() == TokenState::Held && !is_announced(self.keep_of(index)) {
-                self.counts.hold_began(index).into_iter().for_each(|at| oldest.note_hold(at));
-            }
-        }
-        oldest
     }
 }

@@ -259,7 +259,7 @@ impl Locks {
     /// node is admitted.
     #[cold]
     fn is_believed_in_trouble(&mut self, id: NodeId, now: Now) -> bool {
-        self.nodes.granted_in_trouble(id, now.real);
+        self.nodes.at_mut(id).granted_in_trouble(now.real);
         self.nodes.at(id).is_admitted()
     }
 

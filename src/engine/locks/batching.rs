@@ -135,10 +135,10 @@ impl Locks {
         let Answer::Refused(cause) = answer else { return };
         match (kind, cause) {
             (BatchKind::All, Cause::NoPermission | Cause::Unsupported) => {
-                self.nodes.leave_several(id);
+                self.nodes.at_mut(id).dialect.sets_several = false;
             }
             (BatchKind::FirstFree, Cause::NoPermission | Cause::Unsupported) => {
-                self.nodes.script_refused(id, answer, now);
+                self.nodes.at_mut(id).script_refused(answer, now);
             }
             (BatchKind::All | BatchKind::FirstFree, cause) => {
                 self.nodes.note_refusal(id, cause, now.real);

@@ -222,6 +222,17 @@ impl Locks {
         self.set_timer(index, Timer::Judge, at);
     }
 
+    /// Between attempts, and in a second round, a call is judged at its own end.
+    #[cold]
+    pub(in crate::engine) fn end_with_call(&mut self, index: OpIndex) {
+        if rules::has_end(self.ops.at(index).plan.deadline) {
+            let op = self.ops.at_mut(index);
+            op.judge_at = Instant::MAX;
+            let at = op.plan.deadline;
+            self.judge_at(index, at);
+        }
+    }
+
     /// Sets a timer of an operation.
     pub(in crate::engine) fn set_timer(
         &mut self,

@@ -24,19 +24,6 @@ use crate::token::TokenBytes;
 const UNSETTLED_MAX: usize = 1024;
 
 impl Locks {
-    /// Gives a lease away: its keys stay, and any client with key and token may release or extend
-    /// it.
-    ///
-    /// # Errors
-    ///
-    /// [`DetachError::Unsettled`]: a node may still run a delete or an extension of the lock, after
-    /// the commands of the client that adopts it.
-    pub(in crate::engine) fn detach(&mut self, lease: LeaseId) -> Result<(), DetachError> {
-        self.may_detach(lease)?;
-        self.give_up(lease.slot);
-        Ok(())
-    }
-
     /// Leaves a lease to its TTL, or to another client with its token.
     pub(in crate::engine) fn give_up(&mut self, slot_index: SlotIndex) {
         self.end_keep_alive(slot_index);

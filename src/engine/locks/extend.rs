@@ -35,11 +35,6 @@ use std::time::Duration;
 impl Locks {
     /// Begins to move the end of `lease` to `ttl` from `now`, a clock reading from just before this
     /// call.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`ExtendError`] that concern the call itself; then the extension did not
-    /// begin.
     pub(in crate::engine) fn extend(
         &mut self,
         lease: LeaseId,
@@ -88,11 +83,6 @@ impl Locks {
     /// Begins to take over the lock of a key and token, by extending it to the TTL of the options.
     /// Of the other options only keep-alive, announced and fence apply: they concern the lease
     /// itself.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`ExtendError`] that concern the call itself; then the extension did not
-    /// begin.
     pub(in crate::engine) fn adopt(
         &mut self,
         key: &[u8],

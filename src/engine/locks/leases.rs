@@ -163,18 +163,12 @@ impl Locks {
         let op = self.slots.at(slot_index).op;
         let keep_index = self.keep_of(slot_index);
         if let Some(op) = op.filter(|&op| self.ops.at(op).outcome == Verdict::Open) {
-            match self.ops.at(op).kind {
-                OpKind::Keep => self.end_keep_alive(slot_index),
-                OpKind::Extend => {
-                    let is_expired = cause == LostCause::Expired;
-                    self.finish(op, if is_expired { Verdict::Expired } else { Verdict::Lost });
-                }
-                OpKind::Free
-                | OpKind::Acquire
-                | OpKind::Adopt
-                | OpKind::Release
-                | OpKind::Query
-                | OpKind::Set => {}
+            let kind = self.ops.at(op).kind;
+            if kind == OpKind::Keep {
+                self.end_keep_alive(slot_index);
+            } else if kind == OpKind::Extend {
+                let is_expired = cause == LostCause::Expired;
+                self.finish(op, if is_expired { Verdict::Expired } else { Verdict::Lost });
             }
         }
         let Some(keep_index) = keep_index else { return };
@@ -261,13 +255,6 @@ impl Locks {
             self.keep_of(lease.slot).is_some_and(|keep| self.keeps.at(keep).is_lost)
                 || !self.settings.electorate_of(slot).has_quorum(slot.holds)
         })
-    }
-
-    /// Whether an extension of the lease is under way.
-    #[must_use]
-    #[cfg(any(test, feature = "sim"))]
-    pub(in crate::engine) fn is_extending(&self, lease: LeaseId) -> bool {
-        self.slots.held(lease).is_some_and(|slot| slot.op.is_some())
     }
 
     /// The end of a lease; `None` if it is not held.

@@ -20,7 +20,6 @@ mod heal;
 mod heir;
 mod ladder;
 mod leases;
-mod limits;
 pub(super) mod offers;
 pub(super) mod op;
 pub(crate) mod prefix;

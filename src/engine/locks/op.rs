@@ -388,16 +388,7 @@ impl Op {
 
     /// Notes why an answer did not grant.
     pub(in crate::engine) fn blame_answer(&mut self, node: NodeId, answer: Answer) {
-        let cause = match answer {
-            Answer::Refused(cause) => cause,
-            Answer::NoScript => Cause::Unsupported,
-            Answer::Ok
-            | Answer::Null
-            | Answer::Zero
-            | Answer::One
-            | Answer::Number
-            | Answer::Odd => Cause::OddReply,
-        };
-        self.blame(node, cause);
+        let other = if answer == Answer::NoScript { Cause::Unsupported } else { Cause::OddReply };
+        self.blame(node, if let Answer::Refused(cause) = answer { cause } else { other });
     }
 }

@@ -12,11 +12,6 @@ use crate::time::Instant;
 
 impl Locks {
     /// Puts the query to each connected node.
-    ///
-    /// # Errors
-    ///
-    /// [`LockError::Full`] if too many operations are under way, or the query has too many commands
-    /// for one node.
     pub(in crate::engine) fn query(
         &mut self,
         query: &Query,

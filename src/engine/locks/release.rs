@@ -27,10 +27,6 @@ use crate::token::TokenBytes;
 
 impl Locks {
     /// Deletes `key` on every node where it holds `token`.
-    ///
-    /// # Errors
-    ///
-    /// [`UnlockError::InvalidName`] for a key or token of impossible length, [`UnlockError::Full`].
     pub(in crate::engine) fn release_token(
         &mut self,
         key: &[u8],
@@ -241,7 +237,7 @@ impl Locks {
 
     /// Writes as many debts as the node accepts now, before anything else.
     pub(in crate::engine) fn pay_debts(&mut self, id: NodeId, now: Now) {
-        while let Some(debt) = self.nodes.next_debt(id, now.real) {
+        while let Some(debt) = self.nodes.at_mut(id).next_debt(now.real) {
             let Some(step) = self.nodes.release_step(id) else { return };
             if debt.expires > now.real && !self.is_debt_void(debt.slot) {
                 self.encode_release(debt.slot, step);
@@ -273,26 +269,16 @@ impl Locks {
         answer: Answer,
         now: Now,
     ) {
-        match answer {
-            Answer::One | Answer::Zero | Answer::Refused(Cause::WrongType) => {
-                self.release_done(id, slot_index, answer == Answer::One, now);
+        if let Some(deleted) = answer.deleted() {
+            self.release_done(id, slot_index, deleted, now);
+        } else if let Some(step) = self.next_step(id, step, answer, now) {
+            self.encode_release(slot_index, step);
+            if !self.write(id, Request::Release { slot: slot_index, step }, now) {
+                self.owe(id, slot_index, now);
             }
-            Answer::Ok
-            | Answer::Null
-            | Answer::NoScript
-            | Answer::Refused(_)
-            | Answer::Number
-            | Answer::Odd => {
-                if let Some(step) = self.next_step(id, step, answer, now) {
-                    self.encode_release(slot_index, step);
-                    if !self.write(id, Request::Release { slot: slot_index, step }, now) {
-                        self.owe(id, slot_index, now);
-                    }
-                } else {
-                    let again = self.slots.at(slot_index).unanswered.contains(id);
-                    self.owe_refused(id, slot_index, again, now);
-                }
-            }
+        } else {
+            let again = self.slots.at(slot_index).unanswered.contains(id);
+            self.owe_refused(id, slot_index, again, now);
         }
     }
 
@@ -304,24 +290,22 @@ impl Locks {
         answer: Answer,
         now: Now,
     ) -> bool {
-        match answer {
-            Answer::Ok | Answer::One | Answer::Zero => {
-                self.release_done(id, slot_index, answer != Answer::Zero, now);
-            }
-            Answer::Refused(Cause::WrongType) => self.release_done(id, slot_index, false, now),
-            Answer::Null | Answer::NoScript | Answer::Refused(_) | Answer::Number | Answer::Odd => {
-                self.nodes.script_refused(id, answer, now);
-                if let Answer::Refused(cause) = answer
-                    && !matches!(cause, Cause::NoPermission | Cause::KeyDenied)
-                {
-                    self.nodes.note_refusal(id, cause, now.real);
-                }
-                if rules::is_released_plainly(true) {
-                    self.send_release(id, slot_index, &mut None, now);
-                }
-            }
+        let is_told = answer == Answer::Ok;
+        let deleted = if is_told { Some(true) } else { answer.deleted() };
+        if let Some(deleted) = deleted {
+            self.release_done(id, slot_index, deleted, now);
+            return is_told;
         }
-        answer == Answer::Ok
+        self.nodes.at_mut(id).script_refused(answer, now);
+        if let Answer::Refused(cause) = answer
+            && !matches!(cause, Cause::NoPermission | Cause::KeyDenied)
+        {
+            self.nodes.note_refusal(id, cause, now.real);
+        }
+        if rules::is_released_plainly(true) {
+            self.send_release(id, slot_index, &mut None, now);
+        }
+        false
     }
 
     /// A node in good standing deleted the key.
@@ -403,43 +387,34 @@ impl Locks {
         answer: Answer,
         now: Now,
     ) {
-        match answer {
-            Answer::One | Answer::Zero | Answer::Refused(Cause::WrongType) => {
-                let slot = self.slots.at_mut(slot_index);
-                // The first answer is the release's result, which a caller may still await.
-                if let Some(op) = slot.op {
-                    let tally = &mut self.ops.at_mut(op).tally;
-                    // A missing key proves nothing: the release may have run before its connection
-                    // ended, or the node may have restarted without the key.
-                    if answer == Answer::One && tally.open.contains(id) {
-                        tally.yes(id);
-                    } else {
-                        tally.open.remove(id);
-                    }
+        let Some(deleted) = answer.deleted() else {
+            if let Some(step) = self.next_step(id, step, answer, now) {
+                self.encode_release(slot_index, step);
+                if self.write(id, Request::Debt { slot: slot_index, step, again }, now) {
+                    return;
                 }
-                if again {
-                    self.owe_again(id, slot_index, now);
-                } else {
-                    slot.unanswered.remove(id);
-                    slot.holds.remove(id);
-                }
-                self.decide_release(slot_index);
             }
-            Answer::Ok
-            | Answer::Null
-            | Answer::NoScript
-            | Answer::Refused(_)
-            | Answer::Number
-            | Answer::Odd => {
-                if let Some(step) = self.next_step(id, step, answer, now) {
-                    self.encode_release(slot_index, step);
-                    if self.write(id, Request::Debt { slot: slot_index, step, again }, now) {
-                        return;
-                    }
-                }
-                self.owe_refused(id, slot_index, again, now);
+            return self.owe_refused(id, slot_index, again, now);
+        };
+        let slot = self.slots.at_mut(slot_index);
+        // The first answer is the release's result, which a caller may still await.
+        if let Some(op) = slot.op {
+            let tally = &mut self.ops.at_mut(op).tally;
+            // A missing key proves nothing: the release may have run before its connection
+            // ended, or the node may have restarted without the key.
+            if deleted && tally.open.contains(id) {
+                tally.yes(id);
+            } else {
+                tally.open.remove(id);
             }
         }
+        if again {
+            self.owe_again(id, slot_index, now);
+        } else {
+            slot.unanswered.remove(id);
+            slot.holds.remove(id);
+        }
+        self.decide_release(slot_index);
     }
 
     /// The connection ended before the debt was answered.

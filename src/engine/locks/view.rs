@@ -1,9 +1,9 @@
 //! The state of the nodes, for people, readiness endpoints and error messages.
 
 use super::core::Locks;
-use crate::error::{Cause, ConnectError};
+use crate::error::Cause;
 pub use crate::node::NodeState;
-use crate::quorum::{NODES_MAX, NodeId, NodeMask};
+use crate::quorum::NodeId;
 use crate::time::Instant;
 
 use std::time::Duration;
@@ -96,25 +96,11 @@ impl Locks {
     }
 
     /// Why the node does not vote.
-    fn cause_of(&self, id: NodeId) -> Cause {
+    pub(in crate::engine) fn cause_of(&self, id: NodeId) -> Cause {
         match self.nodes.at(id) {
             _ if self.nodes.voters().contains(id) => Cause::None,
             node if node.can_vote() || node.is_given_up() => Cause::Unlisted,
             node => node.cause(),
         }
-    }
-
-    /// Why too few nodes may vote; `None` if a quorum may.
-    #[must_use]
-    pub(in crate::engine) fn connect_error(&self, now: Instant) -> Option<ConnectError> {
-        if self.settings.electorate.has_quorum(self.nodes.voters()) {
-            return None;
-        }
-        let mut causes = [Cause::None; NODES_MAX];
-        for (cause, id) in causes.iter_mut().zip(self.nodes.every()) {
-            *cause = self.cause_of(id);
-        }
-        let masks = (self.nodes.voters(), NodeMask::EMPTY, NodeMask::EMPTY);
-        Some(ConnectError::NoQuorum(self.ballot_of(masks, causes, now)))
     }
 }

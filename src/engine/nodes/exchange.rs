@@ -3,7 +3,6 @@
 use super::Nodes;
 use crate::node::{Node, NodeState, Now};
 use crate::quorum::{Electorate, NodeId, NodeMask};
-use crate::slab::SlotIndex;
 use crate::time::Instant;
 
 impl Nodes {
@@ -43,10 +42,5 @@ impl Nodes {
     pub(in crate::engine) fn take_back(&mut self, id: NodeId, now: Instant) {
         self.at_mut(id).take_back(now);
         self.restless.insert(id);
-    }
-
-    /// The client connects to the node no more. Returns the slots of the releases that it owes the node.
-    pub(in crate::engine) fn give_up(&mut self, id: NodeId) -> Vec<SlotIndex> {
-        self.at_mut(id).give_up()
     }
 }

@@ -13,8 +13,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::command::{Form, ReleaseStep};
-#[cfg(feature = "metrics")]
-use crate::count::NodeCounts;
 use crate::error::Cause;
 use crate::node::{
     AdmissionRules, Connection, Debt, DebtDue, Node, NodeState, Now, Pending, Request, State, Step,
@@ -142,8 +140,10 @@ impl Nodes {
         &self.nodes[id.index()]
     }
 
+    /// For changes whose masks wait for the [refresh](Self::refresh) that follows. A change that
+    /// must be in the masks at once is a function of these nodes, which writes both.
     #[expect(clippy::indexing_slicing, reason = "ids come from the masks of these nodes")]
-    fn at_mut(&mut self, id: NodeId) -> &mut Node {
+    pub(super) fn at_mut(&mut self, id: NodeId) -> &mut Node {
         &mut self.nodes[id.index()]
     }
 
@@ -212,20 +212,6 @@ impl Nodes {
 
     // ---- inputs for one node ----
 
-    #[cfg(feature = "metrics")]
-    pub(super) fn counts(&mut self, id: NodeId) -> &mut NodeCounts {
-        &mut self.at_mut(id).counts
-    }
-
-    #[cfg(feature = "tls")]
-    pub(super) fn handle_securing(&mut self, id: NodeId) {
-        self.at_mut(id).handle_securing();
-    }
-
-    pub(super) fn handle_connected(&mut self, id: NodeId, now: Now) {
-        self.at_mut(id).handle_connected(now);
-    }
-
     /// The connection has ended. Returns the pending requests in the order in which they were
     /// written.
     pub(super) fn handle_lost(
@@ -241,11 +227,6 @@ impl Nodes {
         rules::stop_writing(&mut self.cohort.nodes, id);
         self.with_output.remove(id);
         pending.iter().copied().collect()
-    }
-
-    /// Asks the owner to close the socket.
-    pub(super) fn close(&mut self, id: NodeId) {
-        self.at_mut(id).close();
     }
 
     /// Reads one whole positive answer, which nearly every read is.
@@ -298,13 +279,6 @@ impl Nodes {
         };
         node.answer_read(now);
         Some((answer, len))
-    }
-
-    /// The node sent bytes.
-    pub(super) fn heard(&mut self, id: NodeId, now: Now) {
-        let node = self.at_mut(id);
-        node.speaks();
-        node.heard(now.real);
     }
 
     /// Reads on, up to the next step to report. If the node's answer says that it is not a master
@@ -363,11 +337,6 @@ impl Nodes {
         }
     }
 
-    /// A node that is not admitted, or in trouble, granted.
-    pub(super) fn granted_in_trouble(&mut self, id: NodeId, now: Instant) {
-        self.at_mut(id).granted_in_trouble(now);
-    }
-
     /// The node does not accept this form of a release or an extension: the client does not send it
     /// again. Without another form of the release the node is not fit for locks. Returns the form
     /// for now.
@@ -381,21 +350,10 @@ impl Nodes {
         self.form(id)
     }
 
-    /// The node does not set several keys by one command.
-    pub(super) fn leave_several(&mut self, id: NodeId) {
-        self.at_mut(id).dialect.sets_several = false;
-    }
-
     /// The client owes the node a release. Returns the slot of a debt that was dropped for it.
     pub(super) fn owe(&mut self, id: NodeId, debt: Debt, due: DebtDue) -> Option<SlotIndex> {
         self.restless.insert(id);
         self.at_mut(id).debts.push(debt, due)
-    }
-
-    /// Removes and returns the next debt that can be written now. The caller writes it, or puts it
-    /// back.
-    pub(super) fn next_debt(&mut self, id: NodeId, now: Instant) -> Option<Debt> {
-        self.at_mut(id).next_debt(now)
     }
 
     // ---- care for the nodes ----
@@ -454,11 +412,6 @@ impl Nodes {
     #[inline]
     pub(super) fn needs_care(&self, now: Now) -> bool {
         !self.restless.is_empty() || self.stalls_at <= now.attended
-    }
-
-    /// Does what is due for one node. Returns the cause if its connection must be closed.
-    pub(super) fn handle_timeout(&mut self, id: NodeId, now: Now) -> Option<Cause> {
-        self.at_mut(id).handle_timeout(now)
     }
 
     /// Every node has had its care in this pass.

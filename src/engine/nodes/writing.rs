@@ -1,7 +1,7 @@
 //! The bytes that the engine writes to the nodes, and the bytes that their sockets take.
 
 use super::Nodes;
-use crate::command::{Answer, ReleaseStep};
+use crate::command::ReleaseStep;
 use crate::node::{Node, Now, Pending, Request};
 use crate::quorum::{NodeId, NodeMask};
 use crate::time::Instant;
@@ -43,11 +43,6 @@ impl Nodes {
     /// The nodes from which this client would hear of a script that hands a lock over to it.
     pub(in crate::engine) fn with_transfers(&self) -> NodeMask {
         self.all().into_iter().filter(|&id| self.at(id).takes_transfers()).collect()
-    }
-
-    /// The node answered a script that hands a lock over, or introduces a call, with an error.
-    pub(in crate::engine) fn script_refused(&mut self, id: NodeId, answer: Answer, now: Now) {
-        self.at_mut(id).script_refused(answer, now);
     }
 
     /// Writes a request to one node, unless too much waits for it. `attended` is the time on the
@@ -111,11 +106,14 @@ impl Nodes {
         let len = bytes.len();
         bytes.extend_from_slice(&[0; BLOCK_LEN]);
         let pending = Pending { request, written_at: attended };
-        let (written, count) = match bytes.first_chunk() {
-            Some(block) if len <= BLOCK_LEN => copy_block(&mut self.nodes, to, block, len, pending),
+        let nodes = &mut self.nodes;
+        let (written, count) = match bytes.first_chunk::<BLOCK_LEN>() {
+            Some(block) if len <= BLOCK_LEN => {
+                copy(nodes, to, len, pending, |node| node.append_block(block, len))
+            }
             _ => {
                 let bytes = bytes.get(..len).unwrap_or_default();
-                copy_bytes(&mut self.nodes, to, bytes, pending)
+                copy(nodes, to, len, pending, |node| node.append_bytes(bytes))
             }
         };
         bytes.truncate(len);
@@ -174,36 +172,21 @@ impl Nodes {
     }
 }
 
-/// Writes the first `len` bytes of `block` to those of `to` that have room. Returns those nodes,
-/// and their number.
-fn copy_block(
+/// Lets `append` write `len` bytes to those of `to` that have room. Returns those nodes, and their
+/// number.
+#[inline]
+fn copy(
     nodes: &mut [Node],
     to: NodeMask,
-    block: &[u8; BLOCK_LEN],
     len: usize,
     pending: Pending,
+    append: impl Fn(&mut Node),
 ) -> (NodeMask, u16) {
     let (mut written, mut count) = (NodeMask::EMPTY, 0);
     let mut one = NodeMask::first(1);
     for node in nodes {
         if !to.intersection(one).is_empty() && node.has_room_in_step(len) {
-            node.append_block(block, len);
-            node.expect_answer(pending);
-            written = written.union(one);
-            count += 1;
-        }
-        one = one.shifted();
-    }
-    (written, count)
-}
-
-/// Writes `bytes` to those of `to` that have room. Returns those nodes, and their number.
-fn copy_bytes(nodes: &mut [Node], to: NodeMask, bytes: &[u8], pending: Pending) -> (NodeMask, u16) {
-    let (mut written, mut count) = (NodeMask::EMPTY, 0);
-    let mut one = NodeMask::first(1);
-    for node in nodes {
-        if !to.intersection(one).is_empty() && node.has_room_in_step(bytes.len()) {
-            node.append_bytes(bytes);
+            append(node);
             node.expect_answer(pending);
             written = written.union(one);
             count += 1;

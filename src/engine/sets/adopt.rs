@@ -70,8 +70,7 @@ impl Engine {
         if result.is_err() {
             for lease in leases.drain(..) {
                 self.sets.owners.remove(&lease);
-                self.waiting.forget_queue(lease.slot);
-                self.locks.give_up(lease.slot);
+                self.give_up_key(lease);
             }
         }
         let result =

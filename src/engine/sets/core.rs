@@ -261,7 +261,7 @@ impl Sets {
     }
 
     /// The caller does not hold the set any more. Returns its leases.
-    pub(super) fn forget(&mut self, lease: LeaseId) -> Vec<LeaseId> {
+    pub(in crate::engine) fn forget(&mut self, lease: LeaseId) -> Vec<LeaseId> {
         let leases = self.held.remove(&lease).map(|held| held.leases).unwrap_or_default();
         for lease in &leases {
             self.owners.remove(lease);

@@ -5,7 +5,7 @@ use crate::engine::core::Engine;
 use crate::engine::event::Event;
 use crate::engine::locks::op::{OpId, OpKind, Part, Verdict};
 use crate::engine::locks::slot::LeaseId;
-use crate::error::{DetachError, ExtendError, UnlockError, Unlocked};
+use crate::error::{ExtendError, UnlockError, Unlocked};
 use crate::key;
 #[cfg(feature = "sim")]
 use crate::quorum::NodeMask;
@@ -116,26 +116,6 @@ impl Engine {
         for lease in self.leave_set(lease) {
             self.release_key(lease, now);
         }
-    }
-
-    /// Forgets all keys of a set.
-    #[cold]
-    pub(in crate::engine) fn leave_all(&mut self, lease: LeaseId) {
-        for lease in self.sets.forget(lease) {
-            self.leave_key(lease);
-        }
-    }
-
-    /// Gives all keys of a set away, or none.
-    #[cold]
-    pub(in crate::engine) fn detach_set(&mut self, lease: LeaseId) -> Result<(), DetachError> {
-        for &lease in self.sets.leases(lease) {
-            self.locks.may_detach(lease)?;
-        }
-        for lease in self.sets.forget(lease) {
-            self.detach_key(lease)?;
-        }
-        Ok(())
     }
 
     /// Forgets a set that its caller releases. If at most one call waits for its slot, the next call of

@@ -43,7 +43,8 @@ pub(in crate::engine) struct Waiting {
     pub(super) wakes: Wakes,
     /// By the slot that was released.
     pub(super) handovers: Beside<SlotIndex, Handover>,
-    pub(super) actions: Actions,
+    /// What the engine is to do; it takes the actions after each input.
+    pub(in crate::engine) actions: Actions,
     /// How many calls have waited so far.
     pub(super) calls: u32,
     pub(super) questions: u32,

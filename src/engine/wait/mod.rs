@@ -104,26 +104,6 @@ impl Waiting {
 
     // ---- outputs ----
 
-    /// Another input comes: its actions follow those that are not done yet.
-    pub(super) const fn begin_input(&mut self) {
-        self.actions.begin_input();
-    }
-
-    /// The next action.
-    pub(super) fn next_action(&mut self) -> Option<Action> {
-        self.actions.pop()
-    }
-
-    /// Puts what a call offers into the message of an action that was just taken.
-    pub(super) fn put_offer(&mut self, text: &Text, offer: Offer) {
-        self.actions.put_offer(text, offer);
-    }
-
-    /// The message of an action that was just taken.
-    pub(super) fn text(&self, text: &Text) -> &[u8] {
-        self.actions.bytes(text)
-    }
-
     /// The id that this client's tokens begin with.
     #[cfg(test)]
     pub(super) const fn client_id(&self) -> [u8; 8] {

@@ -189,7 +189,7 @@ impl Action {
 
 /// The actions that were not taken yet.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Actions {
+pub(in crate::engine) struct Actions {
     queue: VecDeque<Action>,
     texts: Vec<u8>,
     /// The last action of the present input was taken.
@@ -203,7 +203,8 @@ impl Actions {
         self.queue.push_back(action);
     }
 
-    pub(super) const fn begin_input(&mut self) {
+    /// Another input comes: its actions follow those that are not done yet.
+    pub(in crate::engine) const fn begin_input(&mut self) {
         self.is_ended = false;
     }
 
@@ -211,7 +212,8 @@ impl Actions {
         self.queue.is_empty()
     }
 
-    pub(super) fn pop(&mut self) -> Option<Action> {
+    /// The next action.
+    pub(in crate::engine) fn pop(&mut self) -> Option<Action> {
         let action = self.queue.pop_front();
         if action.is_none() {
             self.texts.clear();
@@ -233,13 +235,15 @@ impl Actions {
         Text { to: ClientId::of(token), bytes: start..self.texts.len() }
     }
 
-    pub(super) fn put_offer(&mut self, text: &Text, offer: Offer) {
+    /// Puts what a call offers into the message of an action that was just taken.
+    pub(in crate::engine) fn put_offer(&mut self, text: &Text, offer: Offer) {
         if let Some(message) = self.texts.get_mut(text.bytes.clone()) {
             message::put_offer(message, offer);
         }
     }
 
-    pub(super) fn bytes(&self, text: &Text) -> &[u8] {
+    /// The message of an action that was just taken.
+    pub(in crate::engine) fn bytes(&self, text: &Text) -> &[u8] {
         self.texts.get(text.bytes.clone()).unwrap_or_default()
     }
 }

@@ -89,16 +89,16 @@ impl World {
             round_trip: self.round_trip,
             share: &mut || 0.0,
         };
-        self.waiting.begin_input();
+        self.waiting.actions.begin_input();
         input(&mut self.waiting, view);
         (self.actions, self.published) = (Vec::new(), Vec::new());
-        while let Some(action) = self.waiting.next_action() {
+        while let Some(action) = self.waiting.actions.pop() {
             if let Action::Announce { text, .. }
             | Action::Introduce { text, .. }
             | Action::Wake { text, .. }
             | Action::Tell { text, .. } = &action
             {
-                let message = Message::parse(self.waiting.text(text)).unwrap();
+                let message = Message::parse(self.waiting.actions.bytes(text)).unwrap();
                 assert_eq!(message.key, KEY);
                 let list = message.list().map(|listed| listed.id);
                 let ids = std::iter::once(message.sender.id).chain(list).collect();
