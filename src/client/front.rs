@@ -54,8 +54,11 @@ impl FrontLease {
 
 impl Front {
     pub(crate) fn new(config: &Config, calls_max: usize) -> Result<Self, ConfigError> {
+        // As its engine, which trusts all clocks.
+        let mut rules = Rules::new(config)?;
+        rules.no_fences = None;
         Ok(Self {
-            table: Table::new(Rules::new(config)?, calls_max, false),
+            table: Table::new(rules, calls_max, false),
             pool: LeasePool::new(),
             open: Vec::new(),
             ops: Vec::new(),

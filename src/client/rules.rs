@@ -30,7 +30,7 @@ pub(super) struct Rules {
     drift: Drift,
     least_ttl: Duration,
     most_ttl: Duration,
-    no_fences: Option<&'static str>,
+    pub(super) no_fences: Option<&'static str>,
     prefix: Prefix,
     /// Other clients can tell this one that they wait.
     is_woken: bool,

@@ -222,17 +222,19 @@ impl Node {
         }
     }
 
-    /// Whether compare-and-deletes and compare-and-extends reach the node.
+    /// Whether compare-and-deletes and compare-and-extends reach the node. In another database they
+    /// would reach other keys.
     pub(crate) const fn is_greeted(&self) -> bool {
-        matches!(
-            self.state,
-            State::Admitted { .. } | State::Quarantined { .. } | State::Refused { .. }
-        )
+        match self.state {
+            State::Admitted { .. } | State::Quarantined { .. } => true,
+            State::Refused { cause, .. } => !matches!(cause, Cause::Database),
+            State::Disconnected { .. } | State::Connecting { .. } | State::Greeting { .. } => false,
+        }
     }
 
     /// Whether a connection is open.
     pub(crate) const fn is_connected(&self) -> bool {
-        matches!(self.state, State::Greeting { .. }) || self.is_greeted()
+        matches!(self.state, State::Greeting { .. } | State::Refused { .. }) || self.is_greeted()
     }
 
     /// Whether the node is likely to answer a request soon.

@@ -14,7 +14,7 @@ use redbolt::{
 
 use super::common::{
     Clients as _, Cluster, Kind, PATIENCE, RealServer, TTL, Wire, available_kinds, causes, cycle,
-    ends_within, eventually, fresh_config, ms, no_quorum, wait_released,
+    ends_within, eventually, fresh_config, given_away, ms, no_quorum, settled_nodes, wait_released,
 };
 
 /// The newest and the oldest server, whose greetings differ enough.
@@ -132,8 +132,15 @@ fn locks_live_in_the_configured_database() {
         assert_eq!(wire.ask(&["EXISTS", "k"]).unwrap(), b":1\r\n");
     }
     assert_eq!(lease.unlock().wait().unwrap(), Unlocked::Released);
-    let missing = cluster.urls().iter().map(|url| format!("{url}/99")).collect();
-    check_words(&refusal(fresh_config(missing)), &[Cause::Database; 2]);
+    let missing: Vec<_> = cluster.urls().iter().map(|url| format!("{url}/99")).collect();
+    check_words(&refusal(fresh_config(missing.clone())), &[Cause::Database; 2]);
+    // A server that refuses the number stays with database 0, where the lock is another one.
+    let lease = Client::connect(fresh_config(cluster.urls())).unwrap().try_lock("k", TTL).wait();
+    let (key, token) = given_away(lease.unwrap());
+    let client = Client::open(fresh_config(missing)).unwrap();
+    settled_nodes(&client);
+    assert_eq!(client.unlock_token(&key, &token).wait().unwrap(), Unlocked::Unknown);
+    assert_eq!(cluster.holders("k"), 2);
 }
 
 #[test]

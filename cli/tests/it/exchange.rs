@@ -89,6 +89,7 @@ fn sell(fleet: &Fleet, sales: &AtomicUsize, end_of_day: &AtomicBool) {
         let sale = ["run", "-w", "30s", "--ttl", "1500ms", "till", "--", "sh", "-c", SALE];
         end(fleet.command(&sale)).expect(0);
         sales.fetch_add(1, Ordering::SeqCst);
+        pause();
     }
 }
 
@@ -98,7 +99,13 @@ fn probe(fleet: &Fleet, end_of_day: &AtomicBool) {
     while !end_of_day.load(Ordering::SeqCst) {
         let probe = ["run", "-w", NODE_TIMEOUT, "--ttl", "1500ms", "probe", "--", "true"];
         end(fleet.command(&probe)).expect(0);
+        pause();
     }
+}
+
+/// Other tests need the processors too.
+fn pause() {
+    std::thread::sleep(Duration::from_millis(200));
 }
 
 fn number(file: &Path) -> usize {

@@ -2,7 +2,9 @@
 //! the same.
 
 use std::thread;
+use std::time::Duration;
 
+use redbolt::now;
 use redbolt_rig::{Kind, PATIENCE, RealServer, available_kinds, eventually};
 
 use super::cli::on_urls;
@@ -70,7 +72,9 @@ fn try_row(row: &Row, kind: Kind) {
     let code = if is_native { native } else { other };
     let doctor =
         || on_urls(&[server.url()], &["doctor", "--max-ttl", "1s", "--node-timeout", "1s"]);
-    // A young server has no vote yet.
+    // A younger server has no vote yet.
+    let is_old = now() + Duration::from_millis(2_200);
+    assert!(eventually(PATIENCE, || now() >= is_old));
     let mut said = String::new();
     let is_so = || {
         let ended = doctor();

@@ -75,6 +75,8 @@ impl Load {
             let lease = lease.unwrap_or_else(|error| panic!("attempt {number}: {error}"));
             assert_eq!(lease.unlock().wait().expect("its own lease"), Unlocked::Released);
             self.cycles.fetch_add(1, Ordering::SeqCst);
+            // Other tests need the processors too.
+            std::thread::sleep(ms(2));
         }
     }
 
