@@ -116,14 +116,18 @@ fn unexpected(error: &clap::Error) -> Option<String> {
         ));
     }
     match command.as_str() {
-        name if runs_a_command(name)
-            && !typed_keys().is_empty()
-            && !words().any(|word| word == "--") =>
-        {
+        name if runs_a_command(name) => {
             let mut typed = typed_keys();
-            typed.push(shown);
+            let has_dashes = typed.is_empty() || words().any(|word| word == "--");
+            typed.push(shown.clone());
             // For `run` the second may be another KEY.
-            (typed.len() > 2 || name == "elect").then(|| behind_dashes(name, &typed))
+            if !has_dashes && (typed.len() > 2 || name == "elect") {
+                return Some(behind_dashes(name, &typed));
+            }
+            // clap's own tip is to write it behind the dashes, where it would belong to CMD.
+            let tip = text_of(error, ContextKind::SuggestedArg);
+            let tip = tip.map_or_else(String::new, |tip| format!("; did you mean {tip}?"));
+            Some(format!("unexpected argument '{shown}'{tip}"))
         }
         // It may be the token.
         "unlock" | "extend" if !word.starts_with('-') => {

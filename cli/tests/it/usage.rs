@@ -118,6 +118,17 @@ fn wrong_usage_of_a_command_ends_with_64_on_one_line() {
 }
 
 #[test]
+fn no_advice_sends_an_option_of_run_behind_the_dashes_of_its_command() {
+    for name in ["run", "elect"] {
+        let ended = redbolt(&[name, "-x", "--", "true"]).expect(64);
+        assert!(ended.err.contains("unexpected argument '-x'"), "{ended:?}");
+        assert!(!ended.err.contains("-- -x"), "{ended:?}");
+    }
+    let ended = redbolt(&["run", "k", "--wiat", "5s", "--", "true"]).expect(64);
+    assert!(ended.err.contains("did you mean --wait?"), "{ended:?}");
+}
+
+#[test]
 fn with_json_a_mistake_is_one_object_on_stdout() {
     for args in [&["lock", "k", "--json"][..], &["--json", "lock", "k", "--ttl", "1s"], &["--json"]]
     {
