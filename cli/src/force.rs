@@ -50,13 +50,13 @@ pub(crate) fn run(global: &Global, args: &UnlockArgs) -> Result<(), Failure> {
     }
     let who = holders::words(holder);
     note(format_args!("{} took {key} from {who}", clock::time()));
-    if global.json {
-        let holder = holders::json(holder);
-        return Ok(say(json!({"key": key, "released": true, "holder": holder}))?);
-    }
     // A client that waited for the lock has it in a moment.
     std::thread::sleep(MOMENT);
     let next = inspect::holder(&client, &args.key.0).ok().and_then(|seen| seen.holder);
+    if global.json {
+        let (holder, next) = (holders::json(holder), next.as_ref().map(holders::json));
+        return Ok(say(json!({"key": key, "released": true, "holder": holder, "next": next}))?);
+    }
     let next = next.map(|next| format!("; now it is held by {}", holders::words(&next)));
     Ok(say(format_args!("{key} is taken from {who}{}", next.unwrap_or_default()))?)
 }
@@ -73,6 +73,9 @@ fn nobody(seen: &SeenLock, key: &str, quorum: u32) -> Failure {
             Failure::new(LOST, "not_held", message)
         }
         Verdict::Held | Verdict::Unknown => {
+            if let Some(other) = seen.other_data() {
+                return Failure::new(NO_QUORUM, "unknown", format!("{key} is no lock: {other}"));
+            }
             let message =
                 format!("too few nodes with a vote answered to know which client holds {key}");
             Failure::new(NO_QUORUM, "unknown", message).unseen(&seen.nodes, quorum).hint(DOCTOR)

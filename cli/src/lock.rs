@@ -8,7 +8,7 @@ use redbolt::{Lease, LockOptions, now};
 use serde_json::json;
 
 use crate::args::{Global, LockArgs};
-use crate::exit::{Failure, TAKEN};
+use crate::exit::{Failure, NO_QUORUM, TAKEN};
 use crate::holders;
 use crate::names::Name;
 use crate::output::{argument, ms, say, short, shown, slots_of};
@@ -116,6 +116,11 @@ pub(crate) fn explain(
     }
     for key in keys {
         let Some(seen) = session.look_at(key) else { continue };
+        if let Some(other) = seen.other_data() {
+            let message = format!("no quorum: {other}");
+            let failure = Failure { code: NO_QUORUM, kind: "no_quorum", message, ..failure };
+            return told(if keys.len() > 1 { failure.of(key) } else { failure });
+        }
         let Some(holder) = &seen.holder else { continue };
         let (votes, by, count) = (holder.by.votes, holders::words(holder), seen.nodes.len());
         let by = format!("held on {votes} of {count} nodes by {by}{}", holders::for_now(holder));

@@ -32,7 +32,7 @@ pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<(), Failure> {
     // The error of a single attempt already tells everything.
     session.is_telling = args.wait.is_some();
     let is_quiet = args.conflict_exit_code == Some(0) && !global.json;
-    let lease = take(&mut session, &keys, args, ttl, is_quiet);
+    let lease = take(&mut session, &keys, args, ttl);
     let lease = lease.map_err(|failure| conflict(failure, args, is_quiet))?;
     let ended = work::under(&mut session, (&keys, lease), &args.command, grace, args.max_hold);
     session.close();
@@ -45,7 +45,6 @@ fn take(
     keys: &[&[u8]],
     args: &RunArgs,
     ttl: Duration,
-    is_quiet: bool,
 ) -> Result<Lease, Failure> {
     let is_shared = args.share.is_of_slots();
     let waiting = args.wait.map(|wait| Waiting::start(&session.config, keys, is_shared, wait));
@@ -54,9 +53,6 @@ fn take(
     let taken = session.lock(keys, acquire, args.wait);
     drop(waiting);
     taken.map_err(|failure| {
-        if is_quiet {
-            return failure;
-        }
         let waited = args.wait.map(|_| now() - began);
         let failure = explain(session, failure, (keys, is_shared), waited);
         // With --no-wait the user already knows that the command does not wait.

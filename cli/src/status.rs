@@ -92,10 +92,11 @@ impl SeenLock {
                  their TTL",
                 paint.red("split"),
             ),
-            (None, _) => format!(
-                "{key} is {}: too few nodes with a vote answered to know (redbolt doctor says more)",
-                paint.red("unknown")
-            ),
+            (None, _) => {
+                let few = "too few nodes with a vote answered to know (redbolt doctor says more)";
+                let why = self.other_data().unwrap_or_else(|| few.to_owned());
+                format!("{key} is {}: {why}", paint.red("unknown"))
+            }
         }
     }
 }

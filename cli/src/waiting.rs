@@ -120,7 +120,11 @@ impl Teller {
         let mut why = Why::Unclear;
         // From the last on: this call may itself hold those before the one that it waits for.
         for key in self.keys.iter().rev() {
-            let SeenLock { holder, nodes, .. } = inspect::holder(client, key).ok()?;
+            let seen = inspect::holder(client, key).ok()?;
+            if let Some(other) = seen.other_data() {
+                return Some(Why::Held(format!("{}: {other}", shown(key))));
+            }
+            let SeenLock { holder, nodes, .. } = seen;
             if let Some(holder) = holder {
                 let unknown = holders::why_unknown(&holder).map(|why| format!(": {why}"));
                 let words = holders::words(&holder) + &holders::since(&holder);

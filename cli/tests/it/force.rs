@@ -72,18 +72,26 @@ fn a_waiter_that_got_a_lock_that_was_taken_away_is_named_as_its_holder() {
     };
     let mut holder = start();
     assert_eq!(holder.line(), "held");
-    // On a loaded machine the look may come before the waiter has the lock.
-    let is_named = (0..5).any(|_| {
+    let mut take_away = |args: &[&str]| {
         let mut next = start();
         next.err_line("waits for k, held by");
-        let taken = at(&servers, &["unlock", "--force", "--yes", "k"]).expect(0);
+        let taken = at(&servers, &[&["unlock", "--force", "--yes", "k"], args].concat()).expect(0);
         assert_eq!(next.line(), "held");
-        let pid = next.pid();
         holder = next;
+        (taken, holder.pid())
+    };
+    // On a loaded machine the look may come before the waiter has the lock.
+    let is_named = (0..5).any(|_| {
+        let (taken, pid) = take_away(&[]);
         let (_, now) = taken.out.split_once("; now it is held by ").unwrap_or_default();
         now.contains(&format!(", process {pid}, "))
     });
     assert!(is_named);
+    let is_named = (0..5).any(|_| {
+        let (taken, pid) = take_away(&["--json"]);
+        taken.json().pointer("/next/pid").and_then(serde_json::Value::as_u64) == Some(pid.into())
+    });
+    assert!(is_named, "in the object");
 }
 
 #[test]
