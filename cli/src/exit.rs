@@ -32,6 +32,9 @@ pub(crate) const NOT_KILLED: u8 = 79;
 /// As if SIGPIPE had ended the command: the reader of the output has gone.
 const PIPE: u8 = 128 + 13;
 
+/// The kind of a command that a signal ended.
+const INTERRUPTED: &str = "interrupted";
+
 /// Why a command could not do its work.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -72,7 +75,12 @@ impl Failure {
     /// Ends as this signal would have ended it.
     pub(crate) fn signal(signal: Signal) -> Self {
         let number = u8::try_from(signal as i32).unwrap_or(0);
-        Self::new(128 + number, "interrupted", "")
+        Self::new(128 + number, INTERRUPTED, "")
+    }
+
+    /// Done, for a command that goes on until a signal ends it.
+    pub(crate) fn unless_interrupted(self) -> Result<(), Self> {
+        if self.kind == INTERRUPTED { Ok(()) } else { Err(self) }
     }
 
     /// Ends with this code and prints nothing more.
@@ -129,6 +137,13 @@ impl Failure {
         self.add_causes(by_cause(nodes.iter().map(|node| (&*node.node, vote(node)))));
         self.code = code_unseen(nodes, quorum);
         self
+    }
+
+    /// As [`away`](Self::away), for nodes that were not searched, with the reason for people.
+    pub(crate) fn unsearched(nodes: &[Searched], quorum: u32, message: String) -> Self {
+        let code = code_without_quorum(nodes.iter().map(|node| node.cause), quorum);
+        let nodes = nodes.iter().map(|node| NodeVote::new(&node.node, searched(node), HELD));
+        Self { nodes: nodes.collect(), ..Self::new(code, kind_of(code), message) }
     }
 
     fn add_causes(&mut self, causes: Option<String>) {
@@ -216,8 +231,11 @@ const GONE: Denied = ("gone", "not there with this token");
 fn code_without_quorum(causes: impl Iterator<Item = Cause>, quorum: u32) -> u8 {
     let (mut refused, mut others) = (0, 0);
     for cause in causes {
-        use Cause::{Credentials, Gated, Held, InfoDenied, KeyDenied, NoPermission};
-        if matches!(cause, Credentials | InfoDenied | KeyDenied | NoPermission) {
+        use Cause::{Credentials, Gated, Held, InfoDenied, KeyDenied};
+        use Cause::{NoDialect, NoPermission, NoScripts};
+        if matches!(cause, Credentials | InfoDenied | KeyDenied)
+            || matches!(cause, NoDialect | NoPermission | NoScripts)
+        {
             refused += 1;
         } else if matches!(cause, Cause::None | Held | Gated) {
             others += 1;
@@ -250,10 +268,11 @@ pub(crate) const DOCTOR: &str = "redbolt doctor says what to do";
 
 /// Why nodes were not searched, grouped by cause.
 pub(crate) fn not_searched(nodes: &[Searched]) -> Option<String> {
-    let vote = |node: &Searched| {
-        if node.cause == Cause::None { Vote::Granted } else { Vote::Unknown(node.cause) }
-    };
-    by_cause(nodes.iter().map(|node| (&*node.node, vote(node))))
+    by_cause(nodes.iter().map(|node| (&*node.node, searched(node))))
+}
+
+const fn searched(node: &Searched) -> Vote {
+    if let Cause::None = node.cause { Vote::Granted } else { Vote::Unknown(node.cause) }
 }
 
 /// Why nodes do not vote, grouped by cause.
@@ -404,8 +423,13 @@ mod tests {
 
     #[test]
     fn the_code_does_not_depend_on_which_nodes_answered_before_the_decision() {
-        use Cause::{ConnectionRefused, Credentials, Held, KeyDenied, None, Quarantined, Timeout};
+        use Cause::{
+            ConnectionRefused, Credentials, Held, KeyDenied, NoDialect, NoScripts, None,
+            Quarantined, Timeout,
+        };
         let table = [
+            ([NoScripts, NoScripts, NoScripts, None, None], NO_PERMISSION),
+            ([NoDialect, NoDialect, NoDialect, Timeout, Timeout], NO_PERMISSION),
             ([KeyDenied, KeyDenied, KeyDenied, None, None], NO_PERMISSION),
             ([Quarantined, KeyDenied, KeyDenied, None, None], NO_PERMISSION),
             ([Quarantined, KeyDenied, KeyDenied, KeyDenied, KeyDenied], NO_PERMISSION),

@@ -120,10 +120,12 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
         Command::Unlock(args) if args.force => force::run(global, args),
         Command::Unlock(args) => unlock::run(global, args),
         Command::Extend(args) => extend::run(global, args),
-        Command::Status(args) if args.watch => watch::run(global, args),
+        Command::Status(args) if args.watch => {
+            watch::run(global, args).or_else(Failure::unless_interrupted)
+        }
         Command::Status(args) => status::run(global, args),
         Command::Ls(args) => ls::run(global, args),
-        Command::Top(args) => top::run(global, args),
+        Command::Top(args) => top::run(global, args).or_else(Failure::unless_interrupted),
         Command::Doctor(args) => doctor::run(global, args),
         Command::Bench(args) => bench::run(global, args),
         Command::Node(args) => node::run(global, args),

@@ -31,7 +31,7 @@ pub(crate) fn run(global: &Global, args: &TopArgs) -> Result<(), Failure> {
         return Err(Failure::usage(message));
     }
     let signals = Signals::watch(&ENDING, || {})?;
-    let (client, _) = look::client(global)?;
+    let (client, _) = look::client_until(global, Some(&signals))?;
     let keyboard = Keyboard::open()?;
     let mut picture = Picture::default();
     loop {

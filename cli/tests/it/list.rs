@@ -120,6 +120,17 @@ fn a_list_that_waits_ends_with_75_while_a_lock_has_no_vote_to_spare() {
 }
 
 #[test]
+fn a_list_that_waits_ends_with_75_while_a_lock_needs_the_votes_of_all_nodes() {
+    let Some(servers) = servers() else { return };
+    at(&servers, &["lock", "k", "--ttl", "30s", "--quorum", "3"]).expect(0);
+    let ended = at(&servers, &["ls", "--wait", "1s", "--quorum", "3"]).expect(75);
+    assert!(ended.out.contains("1 lock with no vote to spare"), "{ended:?}");
+    // It is no news to a user who did not ask.
+    let ended = at(&servers, &["ls", "--quorum", "3"]).expect(0);
+    assert!(!ended.out.contains("to spare"), "{ended:?}");
+}
+
+#[test]
 fn a_user_without_scan_is_told_so_once_for_all_nodes_and_what_to_grant() {
     let Some(servers) = servers() else { return };
     for server in &servers {
@@ -128,7 +139,7 @@ fn a_user_without_scan_is_told_so_once_for_all_nodes_and_what_to_grant() {
     }
     let urls: Vec<String> =
         urls(&servers).iter().map(|url| url.replace("://", "://blind:pw@")).collect();
-    let ended = on_urls(&urls, &["--restart-guard", "off", "ls"]).expect(69);
+    let ended = on_urls(&urls, &["--restart-guard", "off", "ls"]).expect(77);
     assert_eq!(ended.out, "", "nobody knows that there are none");
     let denied =
         format!("not searched: all: {}; grant the user +scan", redbolt::Cause::NoPermission);
