@@ -11,7 +11,7 @@ use redbolt::{
 use serde_json::{Value, json};
 
 use crate::inspect::{NodeKey, Searched};
-use crate::output::{note, say, shown};
+use crate::output::{note, say, shown, typed};
 use crate::remedy::fence_remedy;
 use crate::signals::Signal;
 
@@ -126,7 +126,7 @@ impl Failure {
     /// Adds why nodes did not take part, grouped by cause. Sets the code for missing rights if they
     /// alone left no quorum.
     pub(crate) fn away(mut self, nodes: &[NodeHealth], quorum: u32) -> Self {
-        self.add_causes(causes(nodes));
+        self.leave_out(nodes.iter().map(|node| (&*node.name, vote_of(node))));
         self.code = code_without_quorum(nodes.iter().map(|node| node.cause), quorum);
         self
     }
@@ -134,7 +134,7 @@ impl Failure {
     /// As [`away`](Self::away), by what nodes said of a key.
     pub(crate) fn unseen(mut self, nodes: &[NodeKey], quorum: u32) -> Self {
         let vote = |node: &NodeKey| node.silence().map_or(Vote::Granted, Vote::Unknown);
-        self.add_causes(by_cause(nodes.iter().map(|node| (&*node.node, vote(node)))));
+        self.leave_out(nodes.iter().map(|node| (&*node.node, vote(node))));
         self.code = code_unseen(nodes, quorum);
         self
     }
@@ -144,6 +144,13 @@ impl Failure {
         let code = code_without_quorum(nodes.iter().map(|node| node.cause), quorum);
         let nodes = nodes.iter().map(|node| NodeVote::new(&node.node, searched(node), HELD));
         Self { nodes: nodes.collect(), ..Self::new(code, kind_of(code), message) }
+    }
+
+    /// Notes the nodes that did not take part.
+    fn leave_out<'a>(&mut self, votes: impl Iterator<Item = (&'a str, Vote)>) {
+        let nodes: Vec<_> = votes.map(|(node, vote)| NodeVote::new(node, vote, HELD)).collect();
+        self.add_causes(grouped(&nodes));
+        self.nodes = nodes.into_iter().filter(|node| !node.is_well()).collect();
     }
 
     fn add_causes(&mut self, causes: Option<String>) {
@@ -277,12 +284,15 @@ const fn searched(node: &Searched) -> Vote {
 
 /// Why nodes do not vote, grouped by cause.
 pub(crate) fn causes(nodes: &[NodeHealth]) -> Option<String> {
-    let vote = |node: &NodeHealth| match (node.state, node.cause) {
+    by_cause(nodes.iter().map(|node| (&*node.name, vote_of(node))))
+}
+
+const fn vote_of(node: &NodeHealth) -> Vote {
+    match (node.state, node.cause) {
         (NodeState::Admitted, _) => Vote::Granted,
         (_, Cause::None) => Vote::Unknown(Cause::Timeout),
         (_, cause) => Vote::Unknown(cause),
-    };
-    by_cause(nodes.iter().map(|node| (&*node.name, vote(node))))
+    }
 }
 
 fn by_cause<'a>(votes: impl Iterator<Item = (&'a str, Vote)>) -> Option<String> {
@@ -292,15 +302,24 @@ fn by_cause<'a>(votes: impl Iterator<Item = (&'a str, Vote)>) -> Option<String> 
 
 /// `a, b: connection refused; c: no answer in time`: nodes grouped by cause.
 fn grouped(nodes: &[NodeVote]) -> Option<String> {
+    let silent = nodes.iter().filter(|vote| !vote.is_well());
+    by_text(silent.map(|vote| (&*vote.node, vote.text)), nodes.len())
+}
+
+/// Names with their texts, grouped by text; `count` is the number of all names.
+pub(crate) fn by_text<'a>(
+    nodes: impl Iterator<Item = (&'a str, &'static str)>,
+    count: usize,
+) -> Option<String> {
     let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
-    for vote in nodes.iter().filter(|vote| !vote.is_well()) {
-        match groups.iter_mut().find(|(text, _)| *text == vote.text) {
-            Some((_, names)) => names.push(&vote.node),
-            None => groups.push((vote.text, vec![&vote.node])),
+    for (node, text) in nodes {
+        match groups.iter_mut().find(|(other, _)| *other == text) {
+            Some((_, names)) => names.push(node),
+            None => groups.push((text, vec![node])),
         }
     }
     let text = |(text, names): &(&str, Vec<&str>)| {
-        if names.len() == nodes.len() && nodes.len() > 1 {
+        if names.len() == count && count > 1 {
             format!("all: {text}")
         } else {
             format!("{}: {text}", names.join(", "))
@@ -311,8 +330,18 @@ fn grouped(nodes: &[NodeVote]) -> Option<String> {
 }
 
 impl From<ConfigError> for Failure {
+    /// Names the option where the library names its setting.
     fn from(error: ConfigError) -> Self {
-        Self::new(USAGE, "config", error.to_string())
+        let message = if let ConfigError::OutOfRange { setting, value, least, most } = &error {
+            let option = setting.replace('_', "-");
+            let [value, least, most] = [value, least, most].map(typed);
+            format!("--{option} is {value}: it must be from {least} to {most}")
+        } else if matches!(error, ConfigError::Quorum { .. }) {
+            format!("--{error}")
+        } else {
+            error.to_string().replace("client_name", "--name").replace("key_prefix", "--prefix")
+        };
+        Self::new(USAGE, "config", message)
     }
 }
 
@@ -347,9 +376,11 @@ impl From<LockError> for Failure {
             LockError::Lost => Self::new(LOST, "lost", error.to_string()),
             LockError::InvalidTtl { ttl, most, .. } => Self::ttl(&error, ttl > most),
             LockError::NoFences { .. } => Self::new(USAGE, "config", error.to_string()),
-            LockError::InvalidKey { .. }
-            | LockError::InvalidKeys { .. }
-            | LockError::ReservedKey => Self::usage(error.to_string()),
+            LockError::ReservedKey => Self::usage(error.to_string())
+                .hint("a slot is taken by the name of its lock, with --slots, --read or --write"),
+            LockError::InvalidKey { .. } | LockError::InvalidKeys { .. } => {
+                Self::usage(error.to_string())
+            }
             LockError::Cancelled
             | LockError::Full
             | LockError::System(_)

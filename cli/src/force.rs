@@ -16,11 +16,17 @@ use crate::args::{Global, UnlockArgs};
 use crate::exit::{DOCTOR, Failure, LOST, NO_QUORUM, REFUSED};
 use crate::inspect::{Holder, SeenLock, Verdict};
 use crate::output::{note, say, short, shown};
+use crate::terminal::{error_width, wrap};
 use crate::unlock::too_few;
 use crate::{clock, holders, inspect, look};
 
 /// How long a waiter may take to get a lock that was taken away, before the command looks for it.
 const MOMENT: Duration = Duration::from_millis(100);
+
+const CONSEQUENCE: &str = "The holder is not stopped: it works on until it learns of its loss. A \
+    holder that keeps its lock alive, as redbolt run and elect do, gets a message and learns of it \
+    within a few round trips. If the message is lost, it learns of it with its next extension, after \
+    a third of its TTL at most. A holder that never extends works on until its TTL is over.";
 
 pub(crate) fn run(global: &Global, args: &UnlockArgs) -> Result<(), Failure> {
     let can_ask = io::stdin().is_terminal() && io::stderr().is_terminal();
@@ -67,8 +73,9 @@ fn nobody(seen: &SeenLock, key: &str, quorum: u32) -> Failure {
         Verdict::Free => Failure::new(LOST, "not_held", format!("{key} is free")),
         Verdict::Split => {
             let message = format!(
-                "{key} is held by nobody: no token has the votes of a lock, and its keys end with \
-                 their TTL (redbolt status shows them)"
+                "{key} is held by nobody: no token has the votes of a lock, and {} (redbolt status \
+                 shows them)",
+                seen.end_of_keys()
             );
             Failure::new(LOST, "not_held", message)
         }
@@ -90,21 +97,20 @@ fn is_confirmed(key: &str, holder: &Holder) -> io::Result<bool> {
         |left| format!("ends in {} unless it is extended", short(left)),
     );
     let mut out = io::stderr().lock();
+    let columns = Some(error_width());
     let (who, since) = (holders::words(holder), holders::for_now(holder));
-    writeln!(out, "{key} is held by {who}{since}, and {ends}.")?;
-    if let Some(why) = holders::why_unknown(holder) {
-        writeln!(out, "{why}.")?;
+    let held = format!("{key} is held by {who}{since}, and {ends}.");
+    writeln!(out, "{}", wrap(&held, 0, columns))?;
+    if let Some(why) = holders::why_unlisted(holder) {
+        writeln!(out, "{}.", wrap(why, 0, columns))?;
     }
-    writeln!(
-        out,
-        "The holder is not stopped: it works on until it learns of its loss. A holder that keeps its \
-         lock alive, as redbolt run and elect do, gets a message and learns of it within a few round \
-         trips. If the message is lost, it learns of it with its next extension, after a third of its \
-         TTL at most. A holder that never extends works on until its TTL is over."
-    )?;
+    writeln!(out, "{}", wrap(CONSEQUENCE, 0, columns))?;
     write!(out, "Take {key} away? [y/N] ")?;
     out.flush()?;
     let mut line = String::new();
-    io::stdin().lock().read_line(&mut line)?;
+    if io::stdin().lock().read_line(&mut line)? == 0 {
+        // At the end of the input the cursor still stands behind the question.
+        writeln!(out)?;
+    }
     Ok(matches!(line.trim(), "y" | "Y" | "yes"))
 }

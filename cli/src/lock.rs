@@ -111,7 +111,7 @@ pub(crate) fn explain(
     // Only a single lock has slots.
     if let ([key], true) = (keys, is_shared) {
         let message = "the lock is taken: others hold the slots that it needs".to_owned();
-        let hint = format!("redbolt ls {} shows the holders", slots_of(&shown(key)));
+        let hint = format!("redbolt ls {} shows the holders", slots_of(key));
         return told(Failure { message, ..failure }).hint(&hint);
     }
     for key in keys {
@@ -129,16 +129,16 @@ pub(crate) fn explain(
         if holder.name().is_some() {
             return failure;
         }
-        return failure.hint(&status(&shown(key)));
+        return failure.hint(&status(key));
     }
     let (what, key) = match keys {
-        [key] => ("the lock", shown(key)),
-        _ => ("one of the locks", "KEY".to_owned()),
+        [key] => ("the lock", *key),
+        _ => ("one of the locks", &b"KEY"[..]),
     };
     let message = format!("{what} is taken: another client holds it or asks for it");
-    told(Failure { message, ..failure }).hint(&status(&key))
+    told(Failure { message, ..failure }).hint(&status(key))
 }
 
-fn status(key: &str) -> String {
+fn status(key: &[u8]) -> String {
     format!("redbolt status {} shows the holder and the time left", argument(key))
 }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::args::{Global, LsArgs};
 use crate::exit::{DOCTOR, Failure, NO_QUORUM, TAKEN, not_searched};
 use crate::inspect::{Listing, NodeKey, Searched, SeenLock, Verdict, search};
-use crate::output::{ms, note, say, short, shown};
+use crate::output::{counted, ms, note, say, short, shown};
 use crate::signals::{ENDING, Signals};
 use crate::table::Table;
 use crate::{holders, look, settings, terminal};
@@ -60,9 +60,10 @@ pub(crate) fn run(global: &Global, args: &LsArgs) -> Result<(), Failure> {
         return Err(Failure::unsearched(&listing.nodes, client.quorum(), message));
     }
     left_out(&listing).into_iter().for_each(note);
-    let mut holders = listing.locks.iter().filter_map(|lock| lock.holder.as_ref());
+    let holders = listing.locks.iter().filter_map(|lock| lock.holder.as_ref());
+    let mut holders = holders.filter(|holder| holder.name().is_none());
     if !global.json
-        && let Some(why) = holders.find_map(holders::why_unknown)
+        && let Some(why) = holders.find_map(holders::why_unlisted)
     {
         note(format_args!("where the holder has no name, {why}"));
     }
@@ -133,11 +134,6 @@ pub(crate) fn without_spare(listing: &Listing, is_strict: bool) -> BTreeSet<(Vec
 /// The bytes in front of every key on the nodes.
 pub(crate) fn prefix(global: &Global) -> &[u8] {
     global.prefix.as_deref().map(OsStrExt::as_bytes).unwrap_or_default()
-}
-
-/// `1 lock`, `2 locks`.
-pub(crate) fn counted(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Whether a lock could be only on nodes that were not searched: on a quorum of any list.

@@ -63,6 +63,12 @@ fn missing(error: &clap::Error) -> Option<String> {
         }
     }
     let verb = if names.len() == 1 { "is" } else { "are" };
+    // clap's `<--read|--write>` for one of several options.
+    let one_of = |name: &String| match name.strip_prefix("<--") {
+        Some(options) => format!("--{}", options.trim_end_matches('>').replace('|', " or ")),
+        None => name.clone(),
+    };
+    let names: Vec<String> = names.iter().map(one_of).collect();
     Some(format!("{} {verb} missing", names.join(" and ")))
 }
 
@@ -79,6 +85,8 @@ fn invalid(error: &clap::Error) -> Option<String> {
             let number = source.downcast_ref::<ParseIntError>().map(ParseIntError::kind);
             if number == Some(&IntErrorKind::Zero) {
                 "it must be 1 or more".to_owned()
+            } else if number == Some(&IntErrorKind::PosOverflow) {
+                "the number is too large".to_owned()
             } else if number.is_some() {
                 "write a whole number".to_owned()
             } else if source.is::<ParseFloatError>() {
@@ -115,6 +123,9 @@ fn unexpected(error: &clap::Error) -> Option<String> {
             "unexpected argument '{shown}': addresses are separated by commas alone, without spaces"
         ));
     }
+    if let Some((option, value)) = negative(word) {
+        return Some(format!("invalid value '{value}' for '{option}': it must not be negative"));
+    }
     match command.as_str() {
         name if runs_a_command(name) => {
             let mut typed = typed_keys();
@@ -135,6 +146,16 @@ fn unexpected(error: &clap::Error) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// The option in front of a negative number, which clap takes for an option, and the number.
+fn negative(word: &str) -> Option<(String, String)> {
+    let is_number = word.strip_prefix('-')?.starts_with(|letter: char| letter.is_ascii_digit());
+    let words: Vec<String> = words().map(|word| word.to_string_lossy().into_owned()).collect();
+    let mut pairs = words.windows(2).filter_map(|pair| <&[String; 2]>::try_from(pair).ok());
+    let [option, value] = pairs
+        .find(|[option, value]| option.starts_with('-') && value.starts_with(word) && is_number)?;
+    Some((brief(option), brief(value)))
 }
 
 fn runs_a_command(name: &str) -> bool {

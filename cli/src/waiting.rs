@@ -126,7 +126,8 @@ impl Teller {
             }
             let SeenLock { holder, nodes, .. } = seen;
             if let Some(holder) = holder {
-                let unknown = holders::why_unknown(&holder).map(|why| format!(": {why}"));
+                let unknown = holders::why_unlisted(&holder).filter(|_| holder.name().is_none());
+                let unknown = unknown.map(|why| format!(": {why}"));
                 let words = holders::words(&holder) + &holders::since(&holder);
                 let unknown = unknown.unwrap_or_default();
                 return Some(Why::Held(format!("{}, held by {words}{unknown}", shown(key))));
@@ -154,7 +155,7 @@ impl Teller {
             }
             Why::Held(held) => format!("waits for {held}"),
             Why::NoSlot => {
-                let slots = slots_of(key);
+                let slots = slots_of(&self.keys.concat());
                 format!("waits for {key}: redbolt ls {slots} shows the holders of its slots")
             }
             Why::HeldByAnother | Why::Unclear => {

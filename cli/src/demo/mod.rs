@@ -114,10 +114,10 @@ impl Demo {
             seen: observer.as_ref().map(|client| client.nodes().wait()).unwrap_or_default(),
             observer,
             view: View::new(global.json),
-            title: format!(
-                "redbolt demo: {} workers sell {} pieces, {place}",
-                args.workers, args.stock
-            ),
+            title: match args.workers {
+                1 => format!("redbolt demo: 1 worker sells {} pieces, {place}", args.stock),
+                more => format!("redbolt demo: {more} workers sell {} pieces, {place}", args.stock),
+            },
             start: now(),
             pace: VecDeque::new(),
         };
@@ -211,7 +211,8 @@ fn summary(shop: &Shop, elapsed: Duration, args: &DemoArgs, json: bool) -> Resul
     let (sold, oversold) = (shop.sold(), shop.oversold());
     let is_right = sold == shop.stock && oversold == 0;
     if json {
-        let latency = shop.with_latency(|acquire| percentiles(acquire));
+        // Without locks there is no latency.
+        let latency = shop.with_latency(|it| (!it.is_empty()).then(|| percentiles(it)));
         say(json!({
             "stock": shop.stock,
             "sold": sold,

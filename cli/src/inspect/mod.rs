@@ -195,6 +195,16 @@ impl SeenLock {
         Self { key: key.to_owned(), verdict, holder, is_tight, nodes, is_foreign }
     }
 
+    /// When the keys of a lock without a holder end.
+    pub(crate) fn end_of_keys(&self) -> &'static str {
+        let mut ttls = self.nodes.iter().filter_map(NodeKey::held).map(|(_, ttl)| ttl);
+        if ttls.any(|ttl| ttl.is_none()) {
+            "a key without a TTL never ends: delete it there"
+        } else {
+            "the keys end with their TTL"
+        }
+    }
+
     /// That the key holds other data than a token, where that keeps any client from the lock.
     pub(crate) fn other_data(&self) -> Option<String> {
         let count = self.nodes.iter().filter(|node| node.is_foreign()).count();

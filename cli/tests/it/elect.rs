@@ -230,7 +230,7 @@ fn too_few_nodes_leave_the_leader_unknown() {
 fn wrong_names_are_told_before_anything_is_begun() {
     let n = ["--nodes", "redis://127.0.0.1:1,redis://127.0.0.1:2,redis://127.0.0.1:3"];
     for (args, text) in [
-        (&["elect", "jobs", "--name", "a b", "--", "true"][..], "client_name"),
+        (&["elect", "jobs", "--name", "a b", "--", "true"][..], "--name must be"),
         (&["elect", "jobs:elected", "--", "true"], "the name of the holder of 'jobs'"),
         (&["elect", "jobs", "--grace", "2s", "--", "true"], "too little of --ttl"),
         (&["elect", "jobs"], "redbolt elect jobs -- CMD"),

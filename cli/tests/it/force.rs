@@ -102,6 +102,12 @@ fn where_nobody_holds_the_lock_nothing_is_deleted() {
     servers[0].command(&["SET", "k", "one vote"]);
     let split = at(&servers, &["unlock", "--force", "--yes", "k"]).expect(70);
     assert!(split.err.contains("k is held by nobody"), "{split:?}");
+    // The key of the only vote has no TTL.
+    for args in [&["unlock", "--force", "--yes", "k"][..], &["status", "k"]] {
+        let ended = at(&servers, args);
+        let all = format!("{}{}", ended.out, ended.err);
+        assert!(all.contains("never ends: delete it there"), "{ended:?}");
+    }
     assert!(servers[0].exists("k"));
 }
 
@@ -135,6 +141,9 @@ fn it_shows_the_holder_and_takes_the_lock_on_a_yes_alone() {
     assert!(text.contains(&format!("process {}, ", running.pid())), "{text}");
     assert!(text.contains("redbolt: k stays as it is"), "{text}");
     assert!(servers.iter().all(|server| server.exists("k")));
+    let (code, text) = asked(&servers, "\x04", || {});
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("[y/N] \r\nredbolt: k stays"), "the answer has its own line: {text}");
     let (code, text) = asked(&servers, "y\n", || {});
     assert_eq!(code, Some(0), "{text}");
     assert_eq!(running.end().code, Some(70));

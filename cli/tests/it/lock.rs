@@ -263,3 +263,14 @@ fn other_data_under_the_name_of_a_lock_is_called_that_and_not_a_holder() {
         assert!(is_clear, "{args:?}: {ended:?}");
     }
 }
+
+#[test]
+fn an_unlock_without_a_result_names_the_nodes_that_left_it_open() {
+    let nodes = five();
+    let token = take(&nodes, "k");
+    (0..3).for_each(|node| nodes.kill(node).expect("it runs"));
+    let ended = on(&nodes, &["unlock", "k", &token, "--json"]).expect(69);
+    assert_eq!(ended.text("error"), "unknown");
+    let list = ended.json().get("nodes").and_then(|nodes| nodes.as_array().cloned());
+    assert_eq!(list.map(|list| list.len()), Some(3), "{ended:?}");
+}
