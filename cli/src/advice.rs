@@ -15,7 +15,8 @@ const MARKER: &str = "SET redbolt:since:*";
 
 /// The state and the remedy of a node whose last replica is gone.
 const HAD_REPLICAS: &str = "had replicas until lately: it votes when repl-backlog-ttl (1 h by \
-                            default) is over, or after CONFIG SET repl-backlog-ttl 1";
+                            default) is over. If none of them can be promoted any more, CONFIG SET \
+                            repl-backlog-ttl 1 ends the wait";
 
 /// The doctor's findings.
 #[derive(Debug, Default)]

@@ -165,7 +165,7 @@ impl Failure {
     }
 
     fn ttl(error: &impl Display, is_too_long: bool) -> Self {
-        let failure = Self::usage(error.to_string());
+        let failure = Self::usage(error.to_string().replace("max_ttl", "--max-ttl"));
         if !is_too_long {
             return failure;
         }
@@ -240,9 +240,8 @@ fn code_without_quorum(causes: impl Iterator<Item = Cause>, quorum: u32) -> u8 {
     for cause in causes {
         use Cause::{Credentials, Gated, Held, InfoDenied, KeyDenied};
         use Cause::{NoDialect, NoPermission, NoScripts};
-        if matches!(cause, Credentials | InfoDenied | KeyDenied)
-            || matches!(cause, NoDialect | NoPermission | NoScripts)
-        {
+        let refusals = [Credentials, InfoDenied, KeyDenied, NoDialect, NoPermission, NoScripts];
+        if refusals.contains(&cause) {
             refused += 1;
         } else if matches!(cause, Cause::None | Held | Gated) {
             others += 1;

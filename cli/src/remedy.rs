@@ -29,8 +29,8 @@ pub(crate) fn fence_remedy(ballot: &Ballot) -> Option<&'static str> {
 pub(crate) fn with_remedy(cause: Cause) -> String {
     use Cause::{Eviction, InfoDenied, NoDialect, NoScripts, Protected};
     use Cause::{TlsTimeout, TlsWanted, Unguarded};
-    let has_hint = matches!(cause, Eviction | InfoDenied | NoDialect | NoScripts | Protected)
-        || matches!(cause, TlsTimeout | TlsWanted | Unguarded);
+    let hinting = [Eviction, InfoDenied, NoDialect, NoScripts, Protected];
+    let has_hint = hinting.contains(&cause) || [TlsTimeout, TlsWanted, Unguarded].contains(&cause);
     let text = cause.text();
     let text = text.split_once(" (").filter(|_| has_hint).map_or(text, |(text, _)| text);
     format!("{text}: {}", remedy(cause))

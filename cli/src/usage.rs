@@ -8,6 +8,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, CommandFactory as _};
 
 use crate::args::Cli;
+use crate::duration::duration;
 use crate::output::shown;
 
 /// The most letters of an argument that the report repeats.
@@ -148,13 +149,17 @@ fn unexpected(error: &clap::Error) -> Option<String> {
     }
 }
 
-/// The option in front of a negative number, which clap takes for an option, and the number.
+/// The option in front of a negative number or duration, which clap takes for an option, and the
+/// number. Any other text may be a token.
 fn negative(word: &str) -> Option<(String, String)> {
-    let is_number = word.strip_prefix('-')?.starts_with(|letter: char| letter.is_ascii_digit());
     let words: Vec<String> = words().map(|word| word.to_string_lossy().into_owned()).collect();
+    let is_number = |value: &str| {
+        let rest = value.strip_prefix('-').unwrap_or_default();
+        value.starts_with(word) && (rest.parse::<f64>().is_ok() || duration(rest).is_ok())
+    };
     let mut pairs = words.windows(2).filter_map(|pair| <&[String; 2]>::try_from(pair).ok());
-    let [option, value] = pairs
-        .find(|[option, value]| option.starts_with('-') && value.starts_with(word) && is_number)?;
+    let [option, value] =
+        pairs.find(|[option, value]| option.starts_with('-') && is_number(value))?;
     Some((brief(option), brief(value)))
 }
 

@@ -43,7 +43,7 @@ fn wrong_usage_ends_with_64_on_one_line() {
             &["lock", "k", "--ttl", "3ms", "--nodes", n],
             "the TTL is 3ms: it must be whole milliseconds from 4ms",
         ),
-        (&["lock", "k", "--ttl", "31s", "--nodes", n], "the TTL is 31s"),
+        (&["lock", "k", "--ttl", "31s", "--nodes", n], "to --max-ttl (30s)"),
         (&["run", "k", "--ttl", "0s", "--nodes", n, "--", "true"], "the TTL is 0ns"),
         (&["lock", "k", "--ttl", "1s", "--nodes", "h:1 h:2"], "separated by commas"),
         (&["lock", "k", "--ttl", "1s", "--nodes", "h:1;h:2"], "separated by commas"),
