@@ -22,6 +22,10 @@ const WITHOUT_TLS: &str =
 
 const NO_URL: &str = "it is not a URL or host:port; write characters that no URL has as percent codes, as %20 for a blank";
 
+const BAD_PASSWORD: &str = "write @ and / in a password as %40 and %2F";
+
+const BAD_PORT: &str = "the port must be 1 to 65535";
+
 const BAD_IPV6: &str = "the IPv6 address is malformed (write [::1]:6379)";
 
 /// A node's place on the network.
@@ -172,7 +176,7 @@ fn tcp_endpoint(authority: IAuthority<'_>) -> Result<Endpoint, &'static str> {
         Host::IpvFuture { .. } => return Err(BAD_IPV6),
     };
     match authority.port_to_u16() {
-        Ok(Some(0)) | Err(_) => Err("the port must be 1 to 65535"),
+        Ok(Some(0)) | Err(_) => Err(BAD_PORT),
         Ok(port) => Ok(Endpoint::Tcp { host, port: port.unwrap_or(PORT_DEFAULT) }),
     }
 }
@@ -214,16 +218,24 @@ fn database_number(number: &str) -> Result<u32, &'static str> {
 
 /// The parser's error, without any text of the URL.
 fn url_fault(url: &str, error: ParseErrorKind) -> &'static str {
-    let place = url.split_once("://").and_then(|(_, rest)| rest.split('/').next());
-    let host = place.and_then(|place| place.rsplit('@').next());
+    let (_, rest) = url.split_once("://").unwrap_or_default();
+    let authority = rest.split('/').next().unwrap_or_default();
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    let logins = rest.matches('@').count();
+    let is_cut = logins > 1 || logins == 1 && !authority.contains('@');
+    let port = host.rsplit_once(':').map_or("", |(_, port)| port);
     match error {
         ParseErrorKind::InvalidPctEncodedOctet => {
             "a percent sign must be followed by two hexadecimal digits"
         }
         ParseErrorKind::InvalidIpv6Addr => BAD_IPV6,
-        ParseErrorKind::UnexpectedChar if host.is_some_and(|host| host.starts_with('[')) => {
+        ParseErrorKind::UnexpectedChar if is_cut && !authority.is_empty() => BAD_PASSWORD,
+        ParseErrorKind::UnexpectedChar
+            if host.starts_with('[') || host.matches(':').count() > 1 =>
+        {
             BAD_IPV6
         }
+        ParseErrorKind::UnexpectedChar if port.contains(|c: char| !c.is_ascii_digit()) => BAD_PORT,
         ParseErrorKind::UnexpectedChar => NO_URL,
     }
 }
@@ -376,7 +388,11 @@ mod tests {
             ("unix://run/r.sock", "three slashes"),
             ("unix:///", "path"),
             ("redis://[::1:7001", "IPv6"),
-            ("redis://:a@b@h", "as percent codes"),
+            ("redis://:a@b@h", "%40 and %2F"),
+            ("redis://u:a/b@h:1", "%40 and %2F"),
+            ("redis://u:p@h:port", "port must be"),
+            ("::1", "write [::1]:6379"),
+            ("redis://fe80::1/2", "write [::1]:6379"),
             ("redis://:a^[@h", "as percent codes"),
             ("unix:///a b", "as percent codes"),
             ("unix:///a#b", "follow"),

@@ -8,10 +8,15 @@ use redbolt::inspect::NodeState;
 use crate::examined::{Clients, Examined, RELEASING};
 use crate::fitness::{Check, Level, QUORUM, judge_set};
 use crate::output::short;
-use crate::remedy::remedy;
+use crate::remedy::{remedy, with_remedy};
 
 /// The name of a refused marker among the commands.
 const MARKER: &str = "SET redbolt:since:*";
+
+/// The state and the remedy of a node whose last replica is gone.
+const HAD_REPLICAS: &str = "had replicas until lately: it votes when repl-backlog-ttl (1 h by \
+                            default) is over. If none of them can be promoted any more, CONFIG SET \
+                            repl-backlog-ttl 1 ends the wait";
 
 /// The doctor's findings.
 #[derive(Debug, Default)]
@@ -131,7 +136,12 @@ impl Judge<'_> {
             let left = short(left);
             self.degrade(format!("{what} and may have forgotten locks; it votes again in {left}"));
         } else if node.state != NodeState::Admitted {
-            self.degrade(format!("{}: {}", node.cause, remedy(node.cause)));
+            let had_replicas = node.fails_over && node.replicas == 0;
+            self.degrade(if node.cause == Cause::Unguarded && had_replicas {
+                HAD_REPLICAS.to_owned()
+            } else {
+                with_remedy(node.cause)
+            });
         }
     }
 
@@ -154,7 +164,7 @@ impl Judge<'_> {
                  of your locks are among them",
             ),
             Some(cause) => {
-                self.degrade(format!("no lock can be taken there now: {cause}: {}", remedy(cause)));
+                self.degrade(format!("no lock can be taken there now: {}", with_remedy(cause)));
             }
         }
     }
@@ -271,7 +281,7 @@ impl Judge<'_> {
                  it waits 13 s longer than after a restart: prefer a master without replicas",
                 node.replicas
             ));
-        } else if node.was_replica {
+        } else if node.was_replica && node.role.as_deref() == Some("master") {
             self.note(
                 "was a replica before it was made a master, or had replicas before it restarted, and \
                  locks may have been lost by that: keep lock nodes without replicas",
@@ -363,7 +373,11 @@ mod tests {
         (nodes[0].state, nodes[0].cause) = (NodeState::Refused, Cause::Unguarded);
         let advice = advise(&nodes, &clients(2, true));
         assert_eq!(advice.verdict(), Level::Degraded, "{advice:?}");
-        assert!(advice.findings[0].text.contains("two holders would be possible"), "{advice:?}");
+        let text = &advice.findings[0].text;
+        assert!(text.starts_with("may fail over, and would go on granting then: two "), "{text}");
+        nodes[0].replicas = 0;
+        let advice = advise(&nodes, &clients(2, true));
+        assert!(advice.findings[0].text.contains("repl-backlog-ttl 1"), "{advice:?}");
     }
 
     #[test]

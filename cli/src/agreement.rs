@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::examined::Examined;
 use crate::exchange::Step;
+use crate::exit::by_text;
 use crate::fitness::{Check, Level};
 use crate::holders::{client_json, named};
 use crate::inspect::{Clients, SeenClient, Unlisted};
@@ -213,13 +214,14 @@ fn remedy(setting: &str) -> &'static str {
 
 /// The nodes that have not listed their clients, and why.
 fn left_out(seen: &Clients) -> String {
-    let texts = seen.nodes.iter().filter_map(|(node, why)| {
-        Some(match (*why)? {
-            Unlisted::Refused(cause) => format!("{node}: {cause}"),
-            Unlisted::TooLong => format!("{node}: more than 16,000 connections"),
-        })
+    let nodes = seen.nodes.iter().filter_map(|(node, why)| {
+        let text = match (*why)? {
+            Unlisted::Refused(cause) => cause.text(),
+            Unlisted::TooLong => "more than 16,000 connections",
+        };
+        Some((&**node, text))
     });
-    texts.collect::<Vec<_>>().join(", ")
+    by_text(nodes, seen.nodes.len()).unwrap_or_default()
 }
 
 /// How many clients do not tell their settings.

@@ -27,8 +27,8 @@ Start with:  redbolt demo
 
 Durations are written as 30s, 250ms or 1m30s.
 
-You can also set the options under 'Nodes and safety' in the environment (REDBOLT_MAX_TTL) or in a
-file (max-ttl = \"30s\"). An option comes first, then the variable, then the file.
+You can also set the options under 'Nodes and safety' in the environment (REDBOLT_MAX_TTL) or in \
+a file (max-ttl = \"30s\"). An option comes first, then the variable, then the file.
 
 Exit codes:
   0      done
@@ -36,16 +36,20 @@ Exit codes:
          demo: something was oversold, or not all was sold;
          unlock --force: not confirmed, and nothing was done
   64     the command line is wrong
-  69     no quorum: too few nodes could be reached or answered in time; status, leader: unknown; ls: locks
-         may be missing
-  70     run: a lock was lost, or --max-hold was over; elect: CMD ended after its term; unlock, extend: it is no longer held
+  69     no quorum: too few nodes could be reached or answered in time;
+         status, leader: unknown; ls: locks may be missing;
+         lock, run: other data is under the name
+  70     run: a lock was lost, or --max-hold was over;
+         elect: CMD ended after its term;
+         unlock, extend: it is no longer held
   71     the operating system refused something
   75     the lock is taken; ls --wait: a lock still has no vote to spare
-  77     no quorum: nodes refuse the user, the password or a command of this user
+  77     no quorum: nodes refuse the user, the password or a command
   78     doctor: no lock can be taken, or two clients could come to hold one
   79     run, elect: CMD had to end and could not be killed: it may still run
   128+n  ended by signal n (status --watch, leader --watch, top, node: 0)
-  run and elect end with CMD's own code: 127 not found, 126 not runnable, 128+n killed by signal n";
+  run and elect end with CMD's own code: 127 not found, 126 not runnable,
+         128+n killed by signal n";
 
 /// The options of every command, before or after its name.
 #[derive(Clone, Debug, Args)]
@@ -143,8 +147,8 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Without --nodes it starts five embedded nodes. While the sale goes on, one is killed, one hangs, and
-two restart without their memory. With --nodes the demo makes no node fail.
+Without --nodes it starts five embedded nodes. While the sale goes on, one is killed, one hangs, \
+and two restart without their memory. With --nodes the demo makes no node fail.
 
 Exit code 0 only if every piece was sold exactly once, else 1.
 
@@ -178,16 +182,16 @@ pub(crate) struct NodeArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A fence is a number that grows with every holder of the lock. Give it to the resource with each
-write, and let the resource refuse a lower one than it has seen: then a holder that was stopped until
-its lock was over can no longer write.
+A fence is a number that grows with every holder of the lock. Give it to the resource with each \
+write, and let the resource refuse a lower one than it has seen: then a holder that was stopped \
+until its lock was over can no longer write.
 
 Example:  redbolt lock sku:42 --ttl 30s --wait 5s
           redbolt lock sku:42 --ttl 30s --fence      prints the fence too
           redbolt lock a b --ttl 30s                 both or none; prints a token for each
           redbolt lock licence --ttl 30s --slots 5   prints the key of one of five slots")]
 pub(crate) struct LockArgs {
-    /// Names of the locks, 1 to 4096 bytes each: all are taken or none
+    /// Names of the locks, at most 64, 1 to 4096 bytes each: all are taken or none
     #[arg(value_name = "KEY", required = true, value_parser = key_parser())]
     pub(crate) keys: Vec<Name>,
     /// Time after which the nodes drop the lock
@@ -228,12 +232,13 @@ pub(crate) struct ShareArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-With --force it names the holder, asks, and takes the lock from that holder and no other: if
-another client has got it meanwhile, that client keeps it. This does not stop the holder: it works on
-until it learns of its loss, so stop it first, or let the resource refuse it by its fence. The holder is
-told: redbolt run and elect look at once, and end CMD within their --grace. If no message reaches them,
-they learn of it with their next extension, after a third of their TTL. A holder that never extends
-its lock works on until its TTL is over. A line on stderr says what redbolt has done.
+With --force it names the holder, asks, and takes the lock from that holder and no other: if \
+another client has got it meanwhile, that client keeps it. This does not stop the holder: it \
+works on until it learns of its loss, so stop it first, or let the resource refuse it by its \
+fence. The holder is told: redbolt run and elect look at once, and end CMD within their --grace. \
+If no message reaches them, they learn of it with their next extension, after a third of their \
+TTL. A holder that never extends its lock works on until its TTL is over. A line on stderr says \
+what redbolt has done.
 
 Other users of this machine can see TOKEN with ps, but not a file or the environment.
 
@@ -269,13 +274,13 @@ pub(crate) struct TokenArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The nodes are searched with SCAN, 500 keys of a node at a time, so that locks get their turn in
-between. A node that does not answer costs one --node-timeout and is left out; exit code 69 if so many
-are left out that locks may be missing. Locks of other libraries are listed as well, and so are other
-keys with a string of at most 255 bytes: nothing tells them apart.
+The nodes are searched with SCAN, 500 keys of a node at a time, so that locks get their turn in \
+between. A node that does not answer costs one --node-timeout and is left out; exit code 69 if so \
+many are left out that locks may be missing. Locks of other libraries are listed as well, and so \
+are other keys with a string of at most 255 bytes: nothing tells them apart.
 
-How long a lock is held is known where its holder says so beside it, as redbolt run and elect do; else
---long shows unknown. With --json each lock is one object on its own line.
+How long a lock is held is known where its holder says so beside it, as redbolt run and elect do; \
+else --long shows unknown. With --json each lock is one object on its own line.
 
 Example:  redbolt ls
           redbolt ls --long                       what is stuck
@@ -298,8 +303,8 @@ pub(crate) struct LsArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-How long a lock is held is known where its holder says so beside it, as redbolt run and elect do; else
-it is shown as unknown. q or Ctrl-C ends it.
+How long a lock is held is known where its holder says so beside it, as redbolt run and elect do; \
+else it is shown as unknown. q or Ctrl-C ends it.
 
 Example:  redbolt top 'sku:*' --interval 2s")]
 pub(crate) struct TopArgs {
@@ -331,7 +336,7 @@ pub(crate) struct ExtendArgs {
 #[derive(Debug, Args)]
 #[command(after_help = RUN_HELP)]
 pub(crate) struct RunArgs {
-    /// Names of the locks; all of them are held while CMD runs
+    /// Names of the locks, at most 64; all of them are held while CMD runs
     #[arg(value_name = "KEY", required = true, value_parser = key_parser())]
     pub(crate) keys: Vec<Name>,
     /// TTL of the locks: how long they outlive a crash of this machine [default: 10s, or --max-ttl if
@@ -406,18 +411,18 @@ pub(crate) struct ElectArgs {
 }
 
 const ELECT_HELP: &str = "\
-It waits, for as long as it takes, until this candidate leads, and runs CMD. A term is a lock that
-is extended at each third of its TTL. When the term cannot be extended or is taken away, CMD and
-its process group get TERM, and KILL before the term would have ended, as with redbolt run; then
-it waits to lead again. So CMD runs on one machine at a time.
+It waits, for as long as it takes, until this candidate leads, and runs CMD. A term is a lock \
+that is extended at each third of its TTL. When the term cannot be extended or is taken away, CMD \
+and its process group get TERM, and KILL before the term would have ended, as with redbolt run; \
+then it waits to lead again. So CMD runs on one machine at a time.
 
-When CMD ends by itself, redbolt resigns, so that another candidate follows at once, and ends with
-CMD's own code. redbolt passes INT, TERM, HUP, QUIT, USR1 and USR2 on to CMD. While redbolt waits,
-INT, TERM, HUP and QUIT end redbolt. CMD is killed when redbolt is.
+When CMD ends by itself, redbolt resigns, so that another candidate follows at once, and ends \
+with CMD's own code. redbolt passes INT, TERM, HUP, QUIT, USR1 and USR2 on to CMD. While redbolt \
+waits, INT, TERM, HUP and QUIT end redbolt. CMD is killed when redbolt is.
 
-CMD finds the name of the election in $REDBOLT_KEY, and with --fence a number in $REDBOLT_FENCE that
-grows from leader to leader: a resource that refuses a lower one than it has seen is safe from a
-leader that was paused.
+CMD finds the name of the election in $REDBOLT_KEY, and with --fence a number in $REDBOLT_FENCE \
+that grows from leader to leader: a resource that refuses a lower one than it has seen is safe \
+from a leader that was paused.
 
 Example:  redbolt elect scheduler -- ./scheduler
           redbolt elect scheduler --ttl 3s --name \"$HOSTNAME\" -- ./scheduler
@@ -425,8 +430,8 @@ Example:  redbolt elect scheduler -- ./scheduler
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The name is the leader's own claim. It is shown only where the nodes hold it with the token of the
-lock itself.
+The name is the leader's own claim. It is shown only where the nodes hold it with the token of \
+the lock itself.
 
 Example:  redbolt leader scheduler
           redbolt leader scheduler --watch           a line for each change
@@ -444,30 +449,30 @@ pub(crate) struct LeaderArgs {
 }
 
 const RUN_HELP: &str = "\
-redbolt extends a lock at each third of its TTL. It ends CMD if the lock is taken away, or less than
---grace of it is left. CMD and its process group get TERM. They get KILL after the grace, or sooner:
-when the lock lasts only a quarter of the grace longer. The exit code is then 70. If redbolt is stopped or
-hangs, its watchdog, a second process, sends that KILL. redbolt passes INT, TERM, HUP, QUIT, USR1
-and USR2 on to CMD. CMD is killed when redbolt is. If redbolt cannot kill a process, a line on
-stderr names the process and the exit code is 79.
+redbolt extends a lock at each third of its TTL. It ends CMD if the lock is taken away, or less \
+than --grace of it is left. CMD and its process group get TERM. They get KILL after the grace, or \
+sooner: when the lock lasts only a quarter of the grace longer. The exit code is then 70. If \
+redbolt is stopped or hangs, its watchdog, a second process, sends that KILL. redbolt passes INT, \
+TERM, HUP, QUIT, USR1 and USR2 on to CMD. CMD is killed when redbolt is. If redbolt cannot kill a \
+process, a line on stderr names the process and the exit code is 79.
 
-A CMD that hangs holds its locks for as long as it hangs. With --max-hold it gets TERM once it has run
-for so long, and KILL after the grace; a line on stderr says so, and the exit code is 70.
+A CMD that hangs holds its locks for as long as it hangs. With --max-hold it gets TERM once it \
+has run for so long, and KILL after the grace; a line on stderr says so, and the exit code is 70.
 
-While run waits for a lock, it names the holder or the missing nodes on stderr, after some seconds and
-after a change.
+While run waits for a lock, it names the holder or the missing nodes on stderr, after some \
+seconds and after a change.
 
-redbolt takes several locks at once, all or none, and holds them as one: if one is lost, CMD is ended.
-Commands that want the same locks in another order cannot deadlock.
+redbolt takes several locks at once, all or none, and holds them as one: if one is lost, CMD is \
+ended. Commands that want the same locks in another order cannot deadlock.
 
-A fence is a number that grows with every holder of the lock. CMD gives $REDBOLT_FENCE to the resource
-with each write, and the resource refuses a lower one than it has seen: then no CMD of an earlier
-holder can write any more. Without --fence CMD has no REDBOLT_FENCE. Fences compare within one lock
-only, so --fence takes one KEY.
+A fence is a number that grows with every holder of the lock. CMD gives $REDBOLT_FENCE to the \
+resource with each write, and the resource refuses a lower one than it has seen: then no CMD of \
+an earlier holder can write any more. Without --fence CMD has no REDBOLT_FENCE. Fences compare \
+within one lock only, so --fence takes one KEY.
 
-With one KEY, CMD finds it in $REDBOLT_KEY, and the token of its lock in $REDBOLT_TOKEN; with several
-it has neither. With --slots or --read, $REDBOLT_KEY is the key of the slot. With --write it is that of
-the gate, KEY:slot, and CMD has no token.
+With one KEY, CMD finds it in $REDBOLT_KEY, and the token of its lock in $REDBOLT_TOKEN; with \
+several it has neither. With --slots or --read, $REDBOLT_KEY is the key of the slot. With --write \
+it is that of the gate, KEY:slot, and CMD has no token.
 
 With --json an error is an object; a run that succeeds adds nothing to what CMD prints.
 
@@ -484,10 +489,10 @@ Example:  redbolt run nightly-report --ttl 10s --wait 1m -- ./report.sh --all
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A node without a vote, as after a restart, counts as not answering: the verdict is unknown
-(exit code 69) as long as such nodes may have lost a lock.
+A node without a vote, as after a restart, counts as not answering: the verdict is unknown (exit \
+code 69) as long as such nodes may have lost a lock.
 
-With --watch it goes on until it is interrupted: a live view on a terminal, one line per change
+With --watch it goes on until it is interrupted: a live view on a terminal, one line per change \
 elsewhere, and with --json one object per look, each on its own line.
 
 Example:  redbolt status sku:42
@@ -506,11 +511,12 @@ pub(crate) struct StatusArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Exit code 0 when all nodes vote and locks are safe. 1 when locks are safe and some node does not vote
-(degraded). 78 when no lock can be taken, or two clients could come to hold one (unsafe). A note
-changes nothing. --max-ttl, --quorum and the guards must be those of the clients.
+Exit code 0 when all nodes vote and locks are safe. 1 when locks are safe and some node does not \
+vote (degraded). 78 when no lock can be taken, or two clients could come to hold one (unsafe). A \
+note changes nothing. --max-ttl, --quorum and the guards must be those of the clients.
 
-For scripts that restart nodes one by one: --wait looks again until all nodes vote and locks are safe.
+For scripts that restart nodes one by one: --wait looks again until all nodes vote and locks are \
+safe.
 
 Example:  redbolt doctor --nodes 10.0.0.1:6379,10.0.0.2:6379,10.0.0.3:6379
           redbolt doctor --key sku:42        may the user take locks of this name

@@ -1,10 +1,14 @@
 //! `redbolt config`: the settings in force, and where each came from.
 
+use redbolt::driver::Driver;
+use redbolt::driver::mio::Poll;
 use serde_json::json;
 
 use crate::args::Global;
 use crate::exit::Failure;
 use crate::output::say;
+use crate::session::TOKENS;
+use crate::settings;
 use crate::sources::{Origins, SETTINGS, Setting, Source};
 use crate::table::Table;
 
@@ -22,7 +26,8 @@ pub(crate) fn run(global: &Global, origins: &Origins) -> Result<(), Failure> {
                 "source": word(source),
             })
         });
-        return Ok(say(json!({"file": file, "settings": list.collect::<Vec<_>>()}))?);
+        say(json!({"file": file, "settings": list.collect::<Vec<_>>()}))?;
+        return check(global);
     }
     let mut table = Table::new(["setting", "from", "value"]);
     for (setting, source) in settings() {
@@ -35,7 +40,16 @@ pub(crate) fn run(global: &Global, origins: &Origins) -> Result<(), Failure> {
         table.add([setting.name.to_owned(), place, value(global, setting).unwrap_or_default()]);
     }
     // A list of nodes may be longer than a line: the terminal breaks it.
-    Ok(say(table)?)
+    say(table)?;
+    check(global)
+}
+
+/// Fails as every other command would with these settings. No node is asked.
+fn check(global: &Global) -> Result<(), Failure> {
+    let Some(nodes) = &global.nodes else { return Ok(()) };
+    let config = settings::config_of(global, nodes)?;
+    Driver::new(config, Poll::new()?.registry(), 0..TOKENS)?;
+    Ok(())
 }
 
 fn value(global: &Global, setting: &Setting) -> Option<String> {

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::thread;
 use std::time::Duration;
 
-use redbolt::inspect::{Address, Endpoint, NodeMask, NodeState};
+use redbolt::inspect::{Address, Endpoint, NodeState};
 use redbolt::{Client, now};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
@@ -20,6 +20,7 @@ use crate::inspect::{NodeReport, examine, search};
 use crate::names::SLOTS_MAX;
 use crate::output::{Paint, say, short, shown, together, us};
 use crate::progress::Progress;
+use crate::signals::{ENDING, Signals};
 use crate::table::Table;
 use crate::terminal::wrap;
 use crate::{holders, inspect, look, ls, settings, terminal};
@@ -38,19 +39,23 @@ const LABEL: usize = 10;
 const PAUSE: Duration = Duration::from_millis(200);
 
 pub(crate) fn run(global: &Global, args: &DoctorArgs) -> Result<(), Failure> {
+    let signals = args.wait.map(|_| Signals::watch(&ENDING, || {})).transpose()?;
     let end = args.wait.map(|wait| now() + wait);
     let spinner =
         args.wait.map(|_| Progress::spinner("waiting until the nodes are fit".to_owned()));
     let mut was_unfit = false;
     let Found { client, nodes, mut advice, clients, agreed } = loop {
-        let found = look(global, args)?;
+        let found = look(global, args, signals.as_ref())?;
         let left = end.map_or(Duration::ZERO, |end| now().until(end));
         let is_fit = found.advice.verdict() == Level::Ok;
         if is_fit && !was_unfit || left.is_zero() {
             break found;
         }
         was_unfit = !is_fit;
-        thread::sleep(PAUSE.min(left));
+        let signals = signals.as_ref();
+        if let Some(signal) = signals.and_then(|signals| signals.wait(PAUSE.min(left))) {
+            return Err(Failure::signal(signal));
+        }
     };
     drop(spinner);
     advice.checks.push(locks(global, &client, &clients)?);
@@ -76,9 +81,9 @@ struct Found {
 }
 
 /// Looks at the nodes like a client that meets them for the first time.
-fn look(global: &Global, args: &DoctorArgs) -> Result<Found, Failure> {
+fn look(global: &Global, args: &DoctorArgs, signals: Option<&Signals>) -> Result<Found, Failure> {
     let config = settings::config(global)?;
-    let client = look::opened(config.clone())?;
+    let client = look::opened(config.clone(), signals)?;
     let clients = Clients {
         lists: settings::quorums(global, &config)?,
         guard_is_on: global.restart_guard != Some(Switch::Off),
@@ -107,15 +112,15 @@ fn look(global: &Global, args: &DoctorArgs) -> Result<Found, Failure> {
 /// Names locks that have no vote to spare. It costs as much as `redbolt ls`.
 fn locks(global: &Global, client: &Client, clients: &Clients) -> Result<Check, Failure> {
     let listing = search(client, ls::prefix(global), b"*", LOCKS_MAX)?;
-    let mut tight = ls::without_spare(&listing);
+    let mut tight = ls::without_spare(&listing, false);
     if !tight.is_empty() {
         // While a client takes a lock, the last votes come a moment later.
         thread::sleep(PAUSE);
-        let again = ls::without_spare(&search(client, ls::prefix(global), b"*", LOCKS_MAX)?);
+        let again = search(client, ls::prefix(global), b"*", LOCKS_MAX)?;
+        let again = ls::without_spare(&again, false);
         tight.retain(|lock| again.contains(lock));
     }
-    let needs_all = |&(list, quorum): &(NodeMask, usize)| list.into_iter().count() <= quorum;
-    let with = match clients.lists.iter().any(needs_all) {
+    let with = match ls::need_all(&clients.lists) {
         true => "needing the votes of all nodes",
         false => "with a vote to spare",
     };

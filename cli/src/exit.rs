@@ -11,7 +11,7 @@ use redbolt::{
 use serde_json::{Value, json};
 
 use crate::inspect::{NodeKey, Searched};
-use crate::output::{note, say, shown, together};
+use crate::output::{note, say, shown, together, typed};
 use crate::remedy::fence_remedy;
 use crate::signals::Signal;
 
@@ -31,6 +31,9 @@ pub(crate) const UNSAFE: u8 = 78;
 pub(crate) const NOT_KILLED: u8 = 79;
 /// As if SIGPIPE had ended the command: the reader of the output has gone.
 const PIPE: u8 = 128 + 13;
+
+/// The kind of a command that a signal ended.
+const INTERRUPTED: &str = "interrupted";
 
 /// Why a command could not do its work.
 #[derive(Debug)]
@@ -72,7 +75,12 @@ impl Failure {
     /// Ends as this signal would have ended it.
     pub(crate) fn signal(signal: Signal) -> Self {
         let number = u8::try_from(signal as i32).unwrap_or(0);
-        Self::new(128 + number, "interrupted", "")
+        Self::new(128 + number, INTERRUPTED, "")
+    }
+
+    /// Done, for a command that goes on until a signal ends it.
+    pub(crate) fn unless_interrupted(self) -> Result<(), Self> {
+        if self.kind == INTERRUPTED { Ok(()) } else { Err(self) }
     }
 
     /// Ends with this code and prints nothing more.
@@ -118,7 +126,7 @@ impl Failure {
     /// Adds why nodes did not take part, grouped by cause. Sets the code for missing rights if they
     /// alone left no quorum.
     pub(crate) fn away(mut self, nodes: &[NodeHealth], quorum: u32) -> Self {
-        self.add_causes(causes(nodes));
+        self.leave_out(nodes.iter().map(|node| (&*node.name, vote_of(node))));
         self.code = code_without_quorum(nodes.iter().map(|node| node.cause), quorum);
         self
     }
@@ -126,9 +134,23 @@ impl Failure {
     /// As [`away`](Self::away), by what nodes said of a key.
     pub(crate) fn unseen(mut self, nodes: &[NodeKey], quorum: u32) -> Self {
         let vote = |node: &NodeKey| node.silence().map_or(Vote::Granted, Vote::Unknown);
-        self.add_causes(by_cause(nodes.iter().map(|node| (&*node.node, vote(node)))));
+        self.leave_out(nodes.iter().map(|node| (&*node.node, vote(node))));
         self.code = code_unseen(nodes, quorum);
         self
+    }
+
+    /// As [`away`](Self::away), for nodes that were not searched, with the reason for people.
+    pub(crate) fn unsearched(nodes: &[Searched], quorum: u32, message: String) -> Self {
+        let code = code_without_quorum(nodes.iter().map(|node| node.cause), quorum);
+        let nodes = nodes.iter().map(|node| NodeVote::new(&node.node, searched(node), HELD));
+        Self { nodes: nodes.collect(), ..Self::new(code, kind_of(code), message) }
+    }
+
+    /// Notes the nodes that did not take part.
+    fn leave_out<'a>(&mut self, votes: impl Iterator<Item = (&'a str, Vote)>) {
+        let nodes: Vec<_> = votes.map(|(node, vote)| NodeVote::new(node, vote, HELD)).collect();
+        self.add_causes(grouped(&nodes));
+        self.nodes = nodes.into_iter().filter(|node| !node.is_well()).collect();
     }
 
     fn add_causes(&mut self, causes: Option<String>) {
@@ -143,7 +165,7 @@ impl Failure {
     }
 
     fn ttl(error: &impl Display, is_too_long: bool) -> Self {
-        let failure = Self::usage(error.to_string());
+        let failure = Self::usage(error.to_string().replace("max_ttl", "--max-ttl"));
         if !is_too_long {
             return failure;
         }
@@ -216,8 +238,10 @@ const GONE: Denied = ("gone", "not there with this token");
 fn code_without_quorum(causes: impl Iterator<Item = Cause>, quorum: u32) -> u8 {
     let (mut refused, mut others) = (0, 0);
     for cause in causes {
-        use Cause::{Credentials, Gated, Held, InfoDenied, KeyDenied, NoPermission};
-        if matches!(cause, Credentials | InfoDenied | KeyDenied | NoPermission) {
+        use Cause::{Credentials, Gated, Held, InfoDenied, KeyDenied};
+        use Cause::{NoDialect, NoPermission, NoScripts};
+        let refusals = [Credentials, InfoDenied, KeyDenied, NoDialect, NoPermission, NoScripts];
+        if refusals.contains(&cause) {
             refused += 1;
         } else if matches!(cause, Cause::None | Held | Gated) {
             others += 1;
@@ -250,20 +274,24 @@ pub(crate) const DOCTOR: &str = "redbolt doctor says what to do";
 
 /// Why nodes were not searched, grouped by cause.
 pub(crate) fn not_searched(nodes: &[Searched]) -> Option<String> {
-    let vote = |node: &Searched| {
-        if node.cause == Cause::None { Vote::Granted } else { Vote::Unknown(node.cause) }
-    };
-    by_cause(nodes.iter().map(|node| (&*node.node, vote(node))))
+    by_cause(nodes.iter().map(|node| (&*node.node, searched(node))))
+}
+
+const fn searched(node: &Searched) -> Vote {
+    if let Cause::None = node.cause { Vote::Granted } else { Vote::Unknown(node.cause) }
 }
 
 /// Why nodes do not vote, grouped by cause.
 pub(crate) fn causes(nodes: &[NodeHealth]) -> Option<String> {
-    let vote = |node: &NodeHealth| match (node.state, node.cause) {
+    by_cause(nodes.iter().map(|node| (&*node.name, vote_of(node))))
+}
+
+const fn vote_of(node: &NodeHealth) -> Vote {
+    match (node.state, node.cause) {
         (NodeState::Admitted, _) => Vote::Granted,
         (_, Cause::None) => Vote::Unknown(Cause::Timeout),
         (_, cause) => Vote::Unknown(cause),
-    };
-    by_cause(nodes.iter().map(|node| (&*node.name, vote(node))))
+    }
 }
 
 fn by_cause<'a>(votes: impl Iterator<Item = (&'a str, Vote)>) -> Option<String> {
@@ -274,14 +302,32 @@ fn by_cause<'a>(votes: impl Iterator<Item = (&'a str, Vote)>) -> Option<String> 
 /// `a, b: connection refused; c: no answer in time`: nodes grouped by cause.
 fn grouped(nodes: &[NodeVote]) -> Option<String> {
     let away = nodes.iter().filter(|vote| !vote.is_well());
-    let groups = together(away.map(|vote| (&*vote.node, vote.text)), nodes.len(), "all");
+    by_text(away.map(|vote| (&*vote.node, vote.text)), nodes.len())
+}
+
+/// Names with their texts, grouped by text; `count` is the number of all names.
+pub(crate) fn by_text<'a>(
+    nodes: impl Iterator<Item = (&'a str, &'a str)>,
+    count: usize,
+) -> Option<String> {
+    let groups = together(nodes, count, "all");
     let groups: Vec<_> = groups.iter().map(|(names, text)| format!("{names}: {text}")).collect();
     (!groups.is_empty()).then(|| groups.join("; "))
 }
 
 impl From<ConfigError> for Failure {
+    /// Names the option where the library names its setting.
     fn from(error: ConfigError) -> Self {
-        Self::new(USAGE, "config", error.to_string())
+        let message = if let ConfigError::OutOfRange { setting, value, least, most } = &error {
+            let option = setting.replace('_', "-");
+            let [value, least, most] = [value, least, most].map(typed);
+            format!("--{option} is {value}: it must be from {least} to {most}")
+        } else if matches!(error, ConfigError::Quorum { .. }) {
+            format!("--{error}")
+        } else {
+            error.to_string().replace("client_name", "--name").replace("key_prefix", "--prefix")
+        };
+        Self::new(USAGE, "config", message)
     }
 }
 
@@ -316,9 +362,11 @@ impl From<LockError> for Failure {
             LockError::Lost => Self::new(LOST, "lost", error.to_string()),
             LockError::InvalidTtl { ttl, most, .. } => Self::ttl(&error, ttl > most),
             LockError::NoFences { .. } => Self::new(USAGE, "config", error.to_string()),
-            LockError::InvalidKey { .. }
-            | LockError::InvalidKeys { .. }
-            | LockError::ReservedKey => Self::usage(error.to_string()),
+            LockError::ReservedKey => Self::usage(error.to_string())
+                .hint("a slot is taken by the name of its lock, with --slots, --read or --write"),
+            LockError::InvalidKey { .. } | LockError::InvalidKeys { .. } => {
+                Self::usage(error.to_string())
+            }
             LockError::Cancelled | LockError::Full | LockError::Closed | _ => {
                 Self::system(error.to_string())
             }
@@ -389,8 +437,13 @@ mod tests {
 
     #[test]
     fn the_code_does_not_depend_on_which_nodes_answered_before_the_decision() {
-        use Cause::{ConnectionRefused, Credentials, Held, KeyDenied, None, Quarantined, Timeout};
+        use Cause::{
+            ConnectionRefused, Credentials, Held, KeyDenied, NoDialect, NoScripts, None,
+            Quarantined, Timeout,
+        };
         let table = [
+            ([NoScripts, NoScripts, NoScripts, None, None], NO_PERMISSION),
+            ([NoDialect, NoDialect, NoDialect, Timeout, Timeout], NO_PERMISSION),
             ([KeyDenied, KeyDenied, KeyDenied, None, None], NO_PERMISSION),
             ([Quarantined, KeyDenied, KeyDenied, None, None], NO_PERMISSION),
             ([Quarantined, KeyDenied, KeyDenied, KeyDenied, KeyDenied], NO_PERMISSION),

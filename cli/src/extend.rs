@@ -20,7 +20,8 @@ pub(crate) fn run(global: &Global, args: &ExtendArgs) -> Result<(), Failure> {
         session.gather_votes(&lease).and_then(|()| announce(&session, &lease, global.json));
     if let Err(error) = session.driver.detach(&lease) {
         note(format_args!(
-            "{error}. Until these nodes answer, do not extend by a longer TTL: the earlier extension may undo it"
+            "{error}. Until these nodes answer, do not extend by a longer TTL: the earlier extension \
+             may undo it"
         ));
     }
     // The lock was held before and stays held: nobody releases a lease that outlives its driver.

@@ -7,7 +7,7 @@ use redbolt::Cause;
 use redbolt::inspect::{NodeId, NodeMask, NodeState};
 
 use crate::examined::{Clients, Examined};
-use crate::output::short;
+use crate::output::{counted, short};
 
 /// How bad a finding is, from good to bad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -97,8 +97,8 @@ fn quorum(nodes: &[&Examined], quorum: usize, clients: &Clients) -> (Level, Stri
             None => "start or repair the nodes above".to_owned(),
         };
         let text = format!(
-            "only {voting} of {count} nodes can vote and {quorum} are needed, so no lock can be \
-             had: {remedy}"
+            "only {voting} of {} can vote, and a lock needs {quorum}, so no lock can be had: {remedy}",
+            counted(count, "node")
         );
         return (Level::Unsafe, text);
     };

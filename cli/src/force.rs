@@ -16,11 +16,17 @@ use crate::args::{Global, UnlockArgs};
 use crate::exit::{DOCTOR, Failure, LOST, NO_QUORUM, REFUSED};
 use crate::inspect::{Holder, SeenLock, Verdict};
 use crate::output::{note, say, short, shown};
+use crate::terminal::{error_width, wrap};
 use crate::unlock::too_few;
 use crate::{clock, holders, inspect, look};
 
 /// How long a waiter may take to get a lock that was taken away, before the command looks for it.
 const MOMENT: Duration = Duration::from_millis(100);
+
+const CONSEQUENCE: &str = "The holder is not stopped: it works on until it learns of its loss. A \
+    holder that keeps its lock alive, as redbolt run and elect do, gets a message and learns of it \
+    within a few round trips. If the message is lost, it learns of it with its next extension, after \
+    a third of its TTL at most. A holder that never extends works on until its TTL is over.";
 
 pub(crate) fn run(global: &Global, args: &UnlockArgs) -> Result<(), Failure> {
     let can_ask = io::stdin().is_terminal() && io::stderr().is_terminal();
@@ -50,13 +56,13 @@ pub(crate) fn run(global: &Global, args: &UnlockArgs) -> Result<(), Failure> {
     }
     let who = holders::words(holder);
     note(format_args!("{} took {key} from {who}", clock::time()));
-    if global.json {
-        let holder = holders::json(holder);
-        return Ok(say(json!({"key": key, "released": true, "holder": holder}))?);
-    }
     // A client that waited for the lock has it in a moment.
     std::thread::sleep(MOMENT);
     let next = inspect::holder(&client, &args.key.0).ok().and_then(|seen| seen.holder);
+    if global.json {
+        let (holder, next) = (holders::json(holder), next.as_ref().map(holders::json));
+        return Ok(say(json!({"key": key, "released": true, "holder": holder, "next": next}))?);
+    }
     let next = next.map(|next| format!("; now it is held by {}", holders::words(&next)));
     Ok(say(format_args!("{key} is taken from {who}{}", next.unwrap_or_default()))?)
 }
@@ -67,12 +73,16 @@ fn nobody(seen: &SeenLock, key: &str, quorum: u32) -> Failure {
         Verdict::Free => Failure::new(LOST, "not_held", format!("{key} is free")),
         Verdict::Split => {
             let message = format!(
-                "{key} is held by nobody: no token has the votes of a lock, and its keys end with \
-                 their TTL (redbolt status shows them)"
+                "{key} is held by nobody: no token has the votes of a lock, and {} (redbolt status \
+                 shows them)",
+                seen.end_of_keys()
             );
             Failure::new(LOST, "not_held", message)
         }
         Verdict::Held | Verdict::Unknown => {
+            if let Some(other) = seen.other_data() {
+                return Failure::new(NO_QUORUM, "unknown", format!("{key} is no lock: {other}"));
+            }
             let message =
                 format!("too few nodes with a vote answered to know which client holds {key}");
             Failure::new(NO_QUORUM, "unknown", message).unseen(&seen.nodes, quorum).hint(DOCTOR)
@@ -87,21 +97,20 @@ fn is_confirmed(key: &str, holder: &Holder) -> io::Result<bool> {
         |left| format!("ends in {} unless it is extended", short(left)),
     );
     let mut out = io::stderr().lock();
+    let columns = Some(error_width());
     let (who, since) = (holders::words(holder), holders::for_now(holder));
-    writeln!(out, "{key} is held by {who}{since}, and {ends}.")?;
-    if let Some(why) = holders::why_unknown(holder) {
-        writeln!(out, "{why}.")?;
+    let held = format!("{key} is held by {who}{since}, and {ends}.");
+    writeln!(out, "{}", wrap(&held, 0, columns))?;
+    if let Some(why) = holders::why_unlisted(holder) {
+        writeln!(out, "{}.", wrap(why, 0, columns))?;
     }
-    writeln!(
-        out,
-        "The holder is not stopped: it works on until it learns of its loss. A holder that keeps its \
-         lock alive, as redbolt run and elect do, gets a message and learns of it within a few round \
-         trips. If the message is lost, it learns of it with its next extension, after a third of its \
-         TTL at most. A holder that never extends works on until its TTL is over."
-    )?;
+    writeln!(out, "{}", wrap(CONSEQUENCE, 0, columns))?;
     write!(out, "Take {key} away? [y/N] ")?;
     out.flush()?;
     let mut line = String::new();
-    io::stdin().lock().read_line(&mut line)?;
+    if io::stdin().lock().read_line(&mut line)? == 0 {
+        // At the end of the input the cursor still stands behind the question.
+        writeln!(out)?;
+    }
     Ok(matches!(line.trim(), "y" | "Y" | "yes"))
 }

@@ -94,10 +94,11 @@ fn name_json(name: Option<&ClientName>) -> Value {
     })
 }
 
-/// Why only the client of a holder is known; `None` if more is known.
-pub(crate) fn why_unknown(holder: &Holder) -> Option<&'static str> {
-    let is_unknown = holder.by.client.is_some() && holder.name().is_none();
-    is_unknown.then_some(
+/// Why no node lists the client of a holder; `None` if one does. The claim beside the lock may name
+/// a holder that has ended.
+pub(crate) fn why_unlisted(holder: &Holder) -> Option<&'static str> {
+    let is_unlisted = holder.by.client.is_some() && holder.listed.is_none();
+    is_unlisted.then_some(
         "no node lists this client: it has ended, or is a script's redbolt lock, or this user may not \
          run CLIENT LIST",
     )

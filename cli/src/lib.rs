@@ -71,7 +71,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser as _};
 
-use args::{Cli, Command, ConfigArgs};
+use args::{Cli, Command, ConfigArgs, Global};
 use exit::Failure;
 use sources::Origins;
 
@@ -114,16 +114,22 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
     let has_settings = !matches!(command, Command::Completions(_));
     let origins = if has_settings { sources::fill(&mut global)? } else { Origins::default() };
     let global = &global;
-    match &command {
-        Command::Config(ConfigArgs {}) => config::run(global, &origins),
+    call(global, &origins, &command).map_err(|failure| origins.named(failure))
+}
+
+fn call(global: &Global, origins: &Origins, command: &Command) -> Result<(), Failure> {
+    match command {
+        Command::Config(ConfigArgs {}) => config::run(global, origins),
         Command::Lock(args) => lock::run(global, args),
         Command::Unlock(args) if args.force => force::run(global, args),
         Command::Unlock(args) => unlock::run(global, args),
         Command::Extend(args) => extend::run(global, args),
-        Command::Status(args) if args.watch => watch::run(global, args),
+        Command::Status(args) if args.watch => {
+            watch::run(global, args).or_else(Failure::unless_interrupted)
+        }
         Command::Status(args) => status::run(global, args),
         Command::Ls(args) => ls::run(global, args),
-        Command::Top(args) => top::run(global, args),
+        Command::Top(args) => top::run(global, args).or_else(Failure::unless_interrupted),
         Command::Doctor(args) => doctor::run(global, args),
         Command::Bench(args) => bench::run(global, args),
         Command::Node(args) => node::run(global, args),

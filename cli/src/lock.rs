@@ -8,7 +8,7 @@ use redbolt::{Lease, LockOptions, now};
 use serde_json::json;
 
 use crate::args::{Global, LockArgs};
-use crate::exit::{Failure, TAKEN};
+use crate::exit::{Failure, NO_QUORUM, TAKEN};
 use crate::holders;
 use crate::names::Name;
 use crate::output::{argument, ms, say, short, shown, slots_of};
@@ -24,7 +24,7 @@ pub(crate) fn run(global: &Global, args: &LockArgs) -> Result<(), Failure> {
         Some(slots) => options.slots(slots.into()),
         None => options,
     };
-    let result = take(&mut session, (&keys, is_shared), options, args.wait, false);
+    let result = take(&mut session, (&keys, is_shared), options, args.wait);
     let hint = |failure: Failure| if args.wait.is_some() { failure } else { failure.hint_wait() };
     let result = result.map_err(hint);
     let result = result.and_then(|lease| {
@@ -38,22 +38,19 @@ pub(crate) fn run(global: &Global, args: &LockArgs) -> Result<(), Failure> {
     result
 }
 
-/// Takes the locks, all or none. The failure names the holder, unless `is_quiet`.
+/// Takes the locks, all or none. The failure names the holder.
 pub(crate) fn take(
     session: &mut Session,
     (keys, is_shared): (&[&[u8]], bool),
     options: LockOptions,
     wait: Option<Duration>,
-    is_quiet: bool,
 ) -> Result<Lease, Failure> {
     let waiting = wait.map(|wait| Waiting::start(&session.config, keys, is_shared, wait));
     let began = now();
     let taken = session.lock(keys, options, wait);
     drop(waiting);
     let waited = wait.map(|_| now() - began);
-    taken.map_err(|failure| {
-        if is_quiet { failure } else { explain(session, failure, (keys, is_shared), waited) }
-    })
+    taken.map_err(|failure| explain(session, failure, (keys, is_shared), waited))
 }
 
 /// The names of the locks, each once and in the order of their bytes.
@@ -123,11 +120,16 @@ fn explain(
     // Only a single lock has slots.
     if let ([key], true) = (keys, is_shared) {
         let message = "the lock is taken: others hold the slots that it needs".to_owned();
-        let hint = format!("redbolt ls {} shows the holders", slots_of(&shown(key)));
+        let hint = format!("redbolt ls {} shows the holders", slots_of(key));
         return told(Failure { message, ..failure }).hint(&hint);
     }
     for key in keys {
         let Some(seen) = session.look_at(key) else { continue };
+        if let Some(other) = seen.other_data() {
+            let message = format!("no quorum: {other}");
+            let failure = Failure { code: NO_QUORUM, kind: "no_quorum", message, ..failure };
+            return told(if keys.len() > 1 { failure.of(key) } else { failure });
+        }
         let Some(holder) = &seen.holder else { continue };
         let (votes, by, count) = (holder.by.votes, holders::words(holder), seen.nodes.len());
         let by = format!("held on {votes} of {count} nodes by {by}{}", holders::for_now(holder));
@@ -136,16 +138,16 @@ fn explain(
         if holder.name().is_some() {
             return failure;
         }
-        return failure.hint(&status(&shown(key)));
+        return failure.hint(&status(key));
     }
     let (what, key) = match keys {
-        [key] => ("the lock", shown(key)),
-        _ => ("one of the locks", "KEY".to_owned()),
+        [key] => ("the lock", *key),
+        _ => ("one of the locks", &b"KEY"[..]),
     };
     let message = format!("{what} is taken: another client holds it or asks for it");
-    told(Failure { message, ..failure }).hint(&status(&key))
+    told(Failure { message, ..failure }).hint(&status(key))
 }
 
-fn status(key: &str) -> String {
+fn status(key: &[u8]) -> String {
     format!("redbolt status {} shows the holder and the time left", argument(key))
 }

@@ -9,6 +9,7 @@ use crate::args::Global;
 use crate::exit::Failure;
 use crate::session::{CONNECT_LIMIT, is_known, node_timeout};
 use crate::settings;
+use crate::signals::Signals;
 
 /// How often the command looks while nodes connect.
 const STEP: Duration = Duration::from_millis(1);
@@ -24,21 +25,41 @@ pub(crate) fn interval(interval: Duration) -> Result<Duration, Failure> {
 /// A client for `status`: a quorum can vote and the other nodes have had their `node_timeout`; or
 /// as for `doctor`.
 pub(crate) fn client(global: &Global) -> Result<(Client, Config), Failure> {
+    client_until(global, None)
+}
+
+/// As [`client`]. Like all these functions, it fails once one of `signals` has arrived.
+pub(crate) fn client_until(
+    global: &Global,
+    signals: Option<&Signals>,
+) -> Result<(Client, Config), Failure> {
     let config = settings::config(global)?;
-    let client = settled(config.clone(), node_timeout(global), Client::is_ready)?;
+    let client = settled(config.clone(), node_timeout(global), Client::is_ready, signals)?;
     Ok((client, config))
+}
+
+/// A client with a quorum that can vote, as [`Client::connect`] gives it.
+pub(crate) fn connected(
+    global: &Global,
+    config: Config,
+    signals: &Signals,
+) -> Result<Client, Failure> {
+    let client = settled(config, node_timeout(global), Client::is_ready, Some(signals))?;
+    client.ready(Duration::ZERO).wait()?;
+    Ok(client)
 }
 
 /// A client of these settings, once each node is connected, or known not to be, or has had its
 /// time.
-pub(crate) fn opened(config: Config) -> Result<Client, Failure> {
-    settled(config, CONNECT_LIMIT, |_| false)
+pub(crate) fn opened(config: Config, signals: Option<&Signals>) -> Result<Client, Failure> {
+    settled(config, CONNECT_LIMIT, |_| false, signals)
 }
 
 fn settled(
     config: Config,
     patience: Duration,
     is_enough: impl Fn(&Client) -> bool,
+    signals: Option<&Signals>,
 ) -> Result<Client, Failure> {
     let mut known = vec![false; config.nodes().len()];
     let client = Client::open(config)?;
@@ -55,6 +76,9 @@ fn settled(
         let is_over = enough_since.is_some_and(|since| since + patience <= time) || time >= end;
         if is_over || known.iter().all(|&known| known) {
             return Ok(client);
+        }
+        if let Some(signal) = signals.and_then(Signals::next) {
+            return Err(Failure::signal(signal));
         }
         thread::sleep(STEP);
     }

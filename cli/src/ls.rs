@@ -3,7 +3,6 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
-use std::thread::sleep;
 use std::time::Duration;
 
 use redbolt::inspect::{NodeId, NodeMask};
@@ -13,7 +12,8 @@ use serde_json::{Value, json};
 use crate::args::{Global, LsArgs};
 use crate::exit::{DOCTOR, Failure, NO_QUORUM, TAKEN, not_searched};
 use crate::inspect::{Listing, NodeKey, Searched, SeenLock, Verdict, search};
-use crate::output::{ms, note, say, short, shown};
+use crate::output::{counted, ms, note, say, short, shown};
+use crate::signals::{ENDING, Signals};
 use crate::table::Table;
 use crate::{holders, look, settings, terminal};
 
@@ -24,16 +24,19 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 const LIST_RIGHTS: &str = "grant the user +scan +getrange +pttl";
 
 pub(crate) fn run(global: &Global, args: &LsArgs) -> Result<(), Failure> {
-    let (client, config) = look::client(global)?;
+    let signals = args.wait.map(|_| Signals::watch(&ENDING, || {})).transpose()?;
+    let (client, config) = look::client_until(global, signals.as_ref())?;
     let lists = settings::quorums(global, &config)?;
     let limit = usize::try_from(args.limit).unwrap_or(usize::MAX);
     let end = args.wait.map(|wait| now() + wait);
+    // A user who waits is told also of locks that could never have a vote to spare.
+    let is_strict = args.wait.is_some() && need_all(&lists);
     let mut before = None;
     let (mut listing, count, is_unknown) = loop {
         let listing = search(&client, prefix(global), &args.pattern.0, limit)?;
         // Only nodes that vote show who holds a lock.
         let is_unknown = may_miss(&lists, &listing) || !client.is_ready();
-        let all = without_spare(&listing);
+        let all = without_spare(&listing, is_strict);
         // A lock that is taken just now has its last votes a moment later.
         let count = match &before {
             Some(before) => all.intersection(before).count(),
@@ -43,13 +46,44 @@ pub(crate) fn run(global: &Global, args: &LsArgs) -> Result<(), Failure> {
             break (listing, count, is_unknown);
         }
         before = Some(all);
-        sleep(LOOK_AGAIN);
+        if let Some(signal) = signals.as_ref().and_then(|signals| signals.wait(LOOK_AGAIN)) {
+            return Err(Failure::signal(signal));
+        }
     };
     if args.long {
         listing.locks.sort_by_key(|lock| Reverse(held_for(lock)));
     }
-    if global.json {
-        listing.locks.iter().try_for_each(|lock| say(json(lock)))?;
+    print(&listing, args, (count, is_unknown), global.json)?;
+    if is_unknown {
+        let few = || format!("too few nodes vote, so locks may be missing or unknown; {DOCTOR}");
+        let message = left_out(&listing).unwrap_or_else(few);
+        return Err(Failure::unsearched(&listing.nodes, client.quorum(), message));
+    }
+    left_out(&listing).into_iter().for_each(note);
+    let holders = listing.locks.iter().filter_map(|lock| lock.holder.as_ref());
+    let mut holders = holders.filter(|holder| holder.name().is_none());
+    if !global.json
+        && let Some(why) = holders.find_map(holders::why_unlisted)
+    {
+        note(format_args!("where the holder has no name, {why}"));
+    }
+    match end {
+        // Nothing is known of the locks beyond the limit.
+        Some(_) if !listing.is_whole => Err(Failure::code(NO_QUORUM)),
+        Some(_) if count > 0 => Err(Failure::code(TAKEN)),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Prints the locks, and how many of them have no vote to spare.
+fn print(
+    listing: &Listing,
+    args: &LsArgs,
+    (count, is_unknown): (usize, bool),
+    json: bool,
+) -> Result<(), Failure> {
+    if json {
+        listing.locks.iter().try_for_each(|lock| say(self::json(lock)))?;
     } else if !listing.locks.is_empty() {
         let width = terminal::width();
         let locks = listing.locks.iter();
@@ -57,7 +91,7 @@ pub(crate) fn run(global: &Global, args: &LsArgs) -> Result<(), Failure> {
     } else if !is_unknown {
         say(format_args!("no locks match {}", shown(&args.pattern.0)))?;
     }
-    if count > 0 && !global.json {
+    if count > 0 && !json {
         let (locks, them) = (counted(count, "lock"), if count == 1 { "it" } else { "them" });
         say(format_args!(
             "{locks} with no vote to spare: one more node that fails or restarts ends {them}"
@@ -65,37 +99,33 @@ pub(crate) fn run(global: &Global, args: &LsArgs) -> Result<(), Failure> {
     }
     if !listing.is_whole {
         note(format_args!(
-            "there are more locks than {limit}, or more keys than ls looks at: take a larger \
-             --limit, or a narrower pattern"
+            "there are more locks than {}, or more keys than ls looks at: take a larger --limit, \
+             or a narrower pattern",
+            args.limit
         ));
     }
-    if let Some(left_out) = not_searched(&listing.nodes) {
-        // The doctor asks for the rights that locks need, not for those that a list needs.
-        let is_denied = |node: &Searched| matches!(node.cause, Cause::None | Cause::NoPermission);
-        let hint = if listing.nodes.iter().all(is_denied) { LIST_RIGHTS } else { DOCTOR };
-        note(format_args!("not searched: {left_out}; {hint}"));
-    } else if is_unknown {
-        note(format_args!("too few nodes vote, so locks may be missing or unknown; {DOCTOR}"));
-    }
-    let mut holders = listing.locks.iter().filter_map(|lock| lock.holder.as_ref());
-    if !global.json
-        && let Some(why) = holders.find_map(holders::why_unknown)
-    {
-        note(format_args!("where the holder has no name, {why}"));
-    }
-    match (is_unknown, end) {
-        (true, _) => Err(Failure::code(NO_QUORUM)),
-        // Nothing is known of the locks beyond the limit.
-        (false, Some(_)) if !listing.is_whole => Err(Failure::code(NO_QUORUM)),
-        (false, Some(_)) if count > 0 => Err(Failure::code(TAKEN)),
-        (false, _) => Ok(()),
-    }
+    Ok(())
 }
 
-/// Names and tokens of the locks that would not survive the loss of one node more.
-pub(crate) fn without_spare(listing: &Listing) -> BTreeSet<(Vec<u8>, Vec<u8>)> {
+/// The nodes that were not searched, with the remedy.
+fn left_out(listing: &Listing) -> Option<String> {
+    let left_out = not_searched(&listing.nodes)?;
+    // The doctor asks for the rights that locks need, not for those that a list needs.
+    let is_denied = |node: &Searched| matches!(node.cause, Cause::None | Cause::NoPermission);
+    let hint = if listing.nodes.iter().all(is_denied) { LIST_RIGHTS } else { DOCTOR };
+    Some(format!("not searched: {left_out}; {hint}"))
+}
+
+/// Whether a lock of these lists needs the votes of all nodes of one.
+pub(crate) fn need_all(lists: &[(NodeMask, usize)]) -> bool {
+    lists.iter().any(|&(list, quorum)| list.into_iter().count() <= quorum)
+}
+
+/// Names and tokens of the locks that would not survive the loss of one node more. Locks that need
+/// the votes of all nodes count only if the user `is_strict`.
+pub(crate) fn without_spare(listing: &Listing, is_strict: bool) -> BTreeSet<(Vec<u8>, Vec<u8>)> {
     let name = |lock: &SeenLock| {
-        let holder = lock.holder.as_ref().filter(|_| lock.is_tight)?;
+        let holder = lock.holder.as_ref().filter(|_| lock.is_tight || is_strict)?;
         Some((lock.key.clone(), holder.by.token.as_bytes().to_owned()))
     };
     listing.locks.iter().filter_map(name).collect()
@@ -104,11 +134,6 @@ pub(crate) fn without_spare(listing: &Listing) -> BTreeSet<(Vec<u8>, Vec<u8>)> {
 /// The bytes in front of every key on the nodes.
 pub(crate) fn prefix(global: &Global) -> &[u8] {
     global.prefix.as_deref().map(OsStrExt::as_bytes).unwrap_or_default()
-}
-
-/// `1 lock`, `2 locks`.
-pub(crate) fn counted(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Whether a lock could be only on nodes that were not searched: on a quorum of any list.

@@ -38,15 +38,26 @@ pub(crate) fn tell(notices: impl Iterator<Item = Notice>) {
     }
 }
 
-/// `230 us`, `3.1 ms`, `29.7 s`, `4 min 10 s`.
+/// `1 lock`, `2 locks`.
+pub(crate) fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// A duration in the form of an option: `30s`, `1m30s`.
+pub(crate) fn typed(duration: &Duration) -> String {
+    humantime::format_duration(*duration).to_string().replace(' ', "")
+}
+
+/// `230 us`, `3.1 ms`, `29.6 s`, `4 min 10 s`, rounded down: no lock is shown as lasting longer than
+/// it does.
 pub(crate) fn short(duration: Duration) -> String {
     let us = duration.as_micros();
     match us {
         0 => "0 s".to_owned(),
         1..1_000 => format!("{us} us"),
-        1_000..10_000 => format!("{:.1} ms", duration.as_secs_f64() * 1e3),
+        1_000..10_000 => format!("{}.{} ms", us / 1_000, us / 100 % 10),
         10_000..1_000_000 => format!("{} ms", us / 1_000),
-        1_000_000..100_000_000 => format!("{:.1} s", duration.as_secs_f64()),
+        1_000_000..100_000_000 => format!("{}.{} s", us / 1_000_000, us / 100_000 % 10),
         _ => {
             let seconds = duration.as_secs();
             let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
@@ -138,19 +149,23 @@ impl Paint {
 }
 
 /// A key as an argument that a shell takes as one word.
-pub(crate) fn argument(key: &str) -> String {
+pub(crate) fn argument(key: &[u8]) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "_-./:@%+=,".contains(c);
-    let word = if key.chars().all(is_plain) && !key.is_empty() {
-        key.to_owned()
+    let text = shown(key);
+    let word = if text.as_bytes() != key {
+        // bash, zsh and ksh read these escapes.
+        format!("$'{}'", key.escape_ascii())
+    } else if text.chars().all(is_plain) && !text.is_empty() {
+        text
     } else {
-        format!("'{}'", key.replace('\'', r"'\''"))
+        format!("'{}'", text.replace('\'', r"'\''"))
     };
-    if key.starts_with('-') { format!("-- {word}") } else { word }
+    if key.starts_with(b"-") { format!("-- {word}") } else { word }
 }
 
 /// The pattern for the slots of a lock, as an argument.
-pub(crate) fn slots_of(key: &str) -> String {
-    argument(&format!("{key}:slot*"))
+pub(crate) fn slots_of(key: &[u8]) -> String {
+    argument(&[key, b":slot*"].concat())
 }
 
 #[cfg(test)]
@@ -163,7 +178,8 @@ mod tests {
             (Duration::from_micros(231), "231 us"),
             (Duration::from_micros(3140), "3.1 ms"),
             (Duration::from_millis(250), "250 ms"),
-            (Duration::from_millis(29_690), "29.7 s"),
+            (Duration::from_millis(29_690), "29.6 s"),
+            (Duration::from_millis(1977), "1.9 s"),
             (Duration::from_secs(250), "4 min 10 s"),
             (Duration::from_secs(7300), "2 h 1 min"),
             (Duration::from_secs(90_000), "1 d 1 h"),
@@ -176,15 +192,16 @@ mod tests {
     #[test]
     fn a_shell_takes_each_key_as_one_word() {
         for (key, word) in [
-            ("sku:42", "sku:42"),
-            ("a b", "'a b'"),
-            ("ab;rm x", "'ab;rm x'"),
-            ("it's", r"'it'\''s'"),
-            ("-k", "-- -k"),
-            ("", "''"),
+            (&b"sku:42"[..], "sku:42"),
+            (b"a b", "'a b'"),
+            (b"ab;rm x", "'ab;rm x'"),
+            (b"it's", r"'it'\''s'"),
+            (b"-k", "-- -k"),
+            (b"a\n\\'\xff", r"$'a\n\\\'\xff'"),
+            (b"", "''"),
         ] {
             assert_eq!(argument(key), word);
         }
-        assert_eq!(slots_of("s"), "'s:slot*'");
+        assert_eq!(slots_of(b"s"), "'s:slot*'");
     }
 }

@@ -25,6 +25,17 @@ pub(crate) fn fence_remedy(ballot: &Ballot) -> Option<&'static str> {
     causes.into_iter().find(|cause| has(*cause)).map(remedy)
 }
 
+/// The cause and its remedy. Some causes hint at a remedy in brackets, for people who see no more.
+pub(crate) fn with_remedy(cause: Cause) -> String {
+    use Cause::{Eviction, InfoDenied, NoDialect, NoScripts, Protected};
+    use Cause::{TlsTimeout, TlsWanted, Unguarded};
+    let hinting = [Eviction, InfoDenied, NoDialect, NoScripts, Protected];
+    let has_hint = hinting.contains(&cause) || [TlsTimeout, TlsWanted, Unguarded].contains(&cause);
+    let text = cause.text();
+    let text = text.split_once(" (").filter(|_| has_hint).map_or(text, |(text, _)| text);
+    format!("{text}: {}", remedy(cause))
+}
+
 /// The remedy for a node that does not vote.
 #[expect(clippy::wildcard_enum_match_arm, reason = "the rest needs no remedy of its own")]
 pub(crate) fn remedy(cause: Cause) -> &'static str {

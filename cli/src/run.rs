@@ -32,7 +32,7 @@ pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<(), Failure> {
     let is_quiet = args.conflict_exit_code == Some(0) && !global.json;
     let acquire = args.share.of(options(ttl, args.fence).announced());
     let locks = (&*keys, args.share.is_of_slots());
-    let lease = take(&mut session, locks, acquire, args.wait, is_quiet);
+    let lease = take(&mut session, locks, acquire, args.wait);
     let lease = lease.map_err(|failure| conflict(failure, args, is_quiet))?;
     let ended = work::under(&mut session, (&keys, lease), &args.command, grace, args.max_hold);
     session.close();

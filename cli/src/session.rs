@@ -37,7 +37,7 @@ pub(crate) const SHUTDOWN_LIMIT: Duration = Duration::from_secs(1);
 const RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// The tokens of a driver, for as many nodes as it can have.
-const TOKENS: usize = 33;
+pub(crate) const TOKENS: usize = 33;
 
 const NODE_TIMEOUT: Duration = Duration::from_millis(50);
 

@@ -14,6 +14,7 @@ use toml::{Table, Value};
 use crate::args::{Global, Switch, word};
 use crate::duration::duration;
 use crate::exit::Failure;
+use crate::output::typed;
 
 /// The variable that names the file.
 const FILE_VARIABLE: &str = "REDBOLT_CONFIG";
@@ -44,6 +45,23 @@ pub(crate) enum Source {
 pub(crate) struct Origins {
     pub(crate) file: Option<PathBuf>,
     pub(crate) sources: Vec<Source>,
+}
+
+impl Origins {
+    /// Names the source of a setting in place of its option, where the message begins with it.
+    pub(crate) fn named(&self, failure: Failure) -> Failure {
+        let mut settings = SETTINGS.iter().zip(&self.sources);
+        let Some((option, rest)) = failure.message.split_once(' ') else { return failure };
+        let is_it = |setting: &Setting| option.strip_prefix("--") == Some(setting.name);
+        let place = match (settings.find(|(setting, _)| is_it(setting)), &self.file) {
+            (Some((setting, Source::Variable)), _) => setting.variable(),
+            (Some((setting, Source::File)), Some(file)) => {
+                format!("{}: {}", file.display(), setting.name)
+            }
+            (Some(_) | None, _) => return failure,
+        };
+        Failure { message: format!("{place} {rest}"), ..failure }
+    }
 }
 
 impl Setting {
@@ -78,13 +96,13 @@ macro_rules! setting {
 pub(crate) const SETTINGS: [Setting; 15] = [
     setting!("nodes", "", nodes, plain, |nodes| without_passwords(nodes)),
     setting!("next-nodes", "", next_nodes, plain, |nodes| without_passwords(nodes)),
-    setting!("max-ttl", "30s", max_ttl, time, shown_time),
+    setting!("max-ttl", "30s", max_ttl, time, typed),
     setting!("restart-guard", "on", restart_guard, switch, word),
     setting!("failover-guard", "on", failover_guard, switch, word),
     setting!("quorum", "more than half", quorum, count, usize::to_string),
-    setting!("node-timeout", "50ms", node_timeout, time, shown_time),
-    setting!("max-clock-skew", "1s", max_clock_skew, time, shown_time),
-    setting!("fence-ttl", "24h", fence_ttl, time, shown_time),
+    setting!("node-timeout", "50ms", node_timeout, time, typed),
+    setting!("max-clock-skew", "1s", max_clock_skew, time, typed),
+    setting!("fence-ttl", "24h", fence_ttl, time, typed),
     setting!("prefix", "", prefix, plain, |text| crate::output::shown(text.as_encoded_bytes())),
     setting!("user", "", user, plain, String::clone),
     setting!("password-file", "", password_file, plain, |path| shown_path(path), true),
@@ -95,10 +113,6 @@ pub(crate) const SETTINGS: [Setting; 15] = [
 
 fn time(text: String) -> Result<Duration, String> {
     duration(&text)
-}
-
-fn shown_time(time: &Duration) -> String {
-    humantime::format_duration(*time).to_string().replace(' ', "")
 }
 
 fn switch(text: String) -> Result<Switch, String> {
@@ -198,7 +212,11 @@ fn take(
     let Some(value) = table.remove(setting.name) else { return Ok(None) };
     let place = format!("{}: {}", file.display(), setting.name);
     let Some(text) = text(&value) else {
-        return Err(Failure::usage(format!("{place}: write it in quotes, such as '30s' or 'on'")));
+        let how = match setting.names_nodes() {
+            true => "write each address in quotes",
+            false => "write it in quotes, such as '30s' or 'on'",
+        };
+        return Err(Failure::usage(format!("{place}: {how}")));
     };
     let text = match file.parent() {
         Some(dir) if setting.is_path => dir.join(text).display().to_string(),

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::args::{Global, StatusArgs};
 use crate::exit::{Failure, code_unseen};
-use crate::inspect::{KeyState, NodeKey, SeenLock, Verdict};
+use crate::inspect::{Holder, KeyState, NodeKey, SeenLock, Verdict};
 use crate::output::{Paint, ms, say, short, shown};
 use crate::table::Table;
 use crate::terminal::wrap;
@@ -44,7 +44,7 @@ impl SeenLock {
 
     /// The verdict in a sentence, the holder of the lock, and a line for each node.
     pub(crate) fn text(&self, paint: Paint, quorum: u32, columns: Option<usize>) -> String {
-        let why = self.holder.as_ref().and_then(holders::why_unknown);
+        let why = self.holder.as_ref().and_then(holders::why_unlisted);
         let risk = "no vote to spare: one more node that fails or restarts ends it";
         let risk = self.is_tight.then_some(risk);
         let [risk, why] = [risk, why].map(|line| line.map(str::to_owned));
@@ -54,16 +54,14 @@ impl SeenLock {
         lines.chain([table]).collect::<Vec<_>>().join("\n")
     }
 
-    /// Whether `other` differs by more than the passing of time.
+    /// Whether the sentence of `other` differs by more than the passing of time.
     pub(crate) fn differs(&self, other: &Self) -> bool {
-        let without_time = |seen: &Self| -> Vec<_> {
-            let node = |node: &NodeKey| {
-                let token = node.held().map(|(token, _)| token.to_owned());
-                (state(node), token, node.silence())
-            };
-            seen.nodes.iter().map(node).collect()
+        let without_time = |seen: &Self| {
+            let by = |it: &Holder| (it.by.token.clone(), it.by.votes, holders::words(it));
+            let with_key = seen.nodes.iter().filter(|node| node.counts()).count();
+            (seen.verdict, seen.holder.as_ref().map(by), with_key, seen.other_data())
         };
-        self.verdict != other.verdict || without_time(self) != without_time(other)
+        without_time(self) != without_time(other)
     }
 
     /// The verdict in a sentence.
@@ -88,14 +86,15 @@ impl SeenLock {
             (None, Verdict::Free) => format!("{key} is {}", paint.green("free")),
             (None, Verdict::Split) => format!(
                 "{key} is {}: {with_key} of {count} nodes hold it, and no token has the {quorum} \
-                 votes of a lock; an attempt is under way, or has failed and the keys end with \
-                 their TTL",
+                 votes of a lock; an attempt is under way, or has failed and {}",
                 paint.red("split"),
+                self.end_of_keys(),
             ),
-            (None, _) => format!(
-                "{key} is {}: too few nodes with a vote answered to know (redbolt doctor says more)",
-                paint.red("unknown")
-            ),
+            (None, _) => {
+                let few = "too few nodes with a vote answered to know (redbolt doctor says more)";
+                let why = self.other_data().unwrap_or_else(|| few.to_owned());
+                format!("{key} is {}: {why}", paint.red("unknown"))
+            }
         }
     }
 }

@@ -14,6 +14,11 @@ pub(crate) fn width() -> Option<usize> {
     io::stdout().is_terminal().then(|| size().0)
 }
 
+/// The columns of the terminal on stderr.
+pub(crate) fn error_width() -> usize {
+    Term::stderr().size().1.into()
+}
+
 /// The rows of the terminal on stdout.
 pub(crate) fn height() -> usize {
     size().1

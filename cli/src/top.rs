@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::io;
 use std::time::Duration;
 
-use redbolt::{Client, now};
+use redbolt::{Cause, Client, now};
 
 use crate::args::{Global, TopArgs};
 use crate::clock::time;
@@ -12,10 +12,10 @@ use crate::exit::{Failure, not_searched};
 use crate::inspect::{Listing, search};
 use crate::keyboard::Keyboard;
 use crate::look;
-use crate::ls::{counted, held_for, long_table, prefix};
-use crate::output::{Paint, short};
+use crate::ls::{held_for, long_table, prefix};
+use crate::output::{Paint, counted, short};
 use crate::signals::{ENDING, Signals};
-use crate::terminal::{Picture, height, is_live, width};
+use crate::terminal::{Picture, height, is_live, width, wrap};
 
 /// How often the command looks for signals and at the keyboard.
 const STEP: Duration = Duration::from_millis(20);
@@ -31,7 +31,7 @@ pub(crate) fn run(global: &Global, args: &TopArgs) -> Result<(), Failure> {
         return Err(Failure::usage(message));
     }
     let signals = Signals::watch(&ENDING, || {})?;
-    let (client, _) = look::client(global)?;
+    let (client, _) = look::client_until(global, Some(&signals))?;
     let keyboard = Keyboard::open()?;
     let mut picture = Picture::default();
     loop {
@@ -49,19 +49,30 @@ fn lines(client: &Client, listing: &Listing, interval: Duration) -> Vec<String> 
     let locks = &listing.locks;
     let voters = client.voters().count();
     let more = if listing.is_whole { "" } else { " and more" };
-    let head = format!(
-        "{}{more}; {voters} of {} nodes vote",
-        counted(locks.len(), "lock"),
-        listing.nodes.len()
-    );
-    let mut lines = vec![paint.bold(head)];
-    let left_out = not_searched(&listing.nodes);
-    lines.extend(left_out.map(|nodes| paint.red(format!("not searched: {nodes}"))));
-    let table = long_table(locks.iter()).narrow(width());
-    lines.extend(table.lines().map(str::to_owned));
-    let end = format!("{}, each {}; q or Ctrl-C ends", time(), short(interval));
-    lines.truncate(height().saturating_sub(2));
-    lines.push(paint.dim(end));
+    let count = if listing.nodes.iter().all(|node| node.cause != Cause::None) {
+        "no lock is known".to_owned()
+    } else {
+        counted(locks.len(), "lock") + more
+    };
+    let mut lines =
+        vec![paint.bold(format!("{count}; {voters} of {} nodes vote", listing.nodes.len()))];
+    if let Some(nodes) = not_searched(&listing.nodes) {
+        let text = wrap(&format!("not searched: {nodes}"), 2, width());
+        lines.extend(text.lines().map(|line| paint.red(line)));
+    }
+    let table = |count| long_table(locks.iter().take(count)).narrow(width());
+    // The last line tells the time, and the terminal needs one for its cursor.
+    let room = height().saturating_sub(2 + lines.len());
+    let fits = |count: usize| {
+        let rest = usize::from(count < locks.len());
+        table(count).lines().count() + rest <= room
+    };
+    let shown = (0..=locks.len().min(room)).rev().find(|count| fits(*count)).unwrap_or(0);
+    lines.extend(table(shown).lines().map(str::to_owned));
+    if shown < locks.len() {
+        lines.push(paint.dim(format!("  and {} more", locks.len() - shown)));
+    }
+    lines.push(paint.dim(format!("{}, each {}; q or Ctrl-C ends", time(), short(interval))));
     lines
 }
 

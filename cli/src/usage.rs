@@ -8,6 +8,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, CommandFactory as _};
 
 use crate::args::Cli;
+use crate::duration::duration;
 use crate::output::shown;
 
 /// The most letters of an argument that the report repeats.
@@ -63,6 +64,12 @@ fn missing(error: &clap::Error) -> Option<String> {
         }
     }
     let verb = if names.len() == 1 { "is" } else { "are" };
+    // clap's `<--read|--write>` for one of several options.
+    let one_of = |name: &String| match name.strip_prefix("<--") {
+        Some(options) => format!("--{}", options.trim_end_matches('>').replace('|', " or ")),
+        None => name.clone(),
+    };
+    let names: Vec<String> = names.iter().map(one_of).collect();
     Some(format!("{} {verb} missing", names.join(" and ")))
 }
 
@@ -79,6 +86,8 @@ fn invalid(error: &clap::Error) -> Option<String> {
             let number = source.downcast_ref::<ParseIntError>().map(ParseIntError::kind);
             if number == Some(&IntErrorKind::Zero) {
                 "it must be 1 or more".to_owned()
+            } else if number == Some(&IntErrorKind::PosOverflow) {
+                "the number is too large".to_owned()
             } else if number.is_some() {
                 "write a whole number".to_owned()
             } else if source.is::<ParseFloatError>() {
@@ -115,15 +124,22 @@ fn unexpected(error: &clap::Error) -> Option<String> {
             "unexpected argument '{shown}': addresses are separated by commas alone, without spaces"
         ));
     }
+    if let Some((option, value)) = negative(word) {
+        return Some(format!("invalid value '{value}' for '{option}': it must not be negative"));
+    }
     match command.as_str() {
-        name if runs_a_command(name)
-            && !typed_keys().is_empty()
-            && !words().any(|word| word == "--") =>
-        {
+        name if runs_a_command(name) => {
             let mut typed = typed_keys();
-            typed.push(shown);
+            let has_dashes = typed.is_empty() || words().any(|word| word == "--");
+            typed.push(shown.clone());
             // For `run` the second may be another KEY.
-            (typed.len() > 2 || name == "elect").then(|| behind_dashes(name, &typed))
+            if !has_dashes && (typed.len() > 2 || name == "elect") {
+                return Some(behind_dashes(name, &typed));
+            }
+            // clap's own tip is to write it behind the dashes, where it would belong to CMD.
+            let tip = text_of(error, ContextKind::SuggestedArg);
+            let tip = tip.map_or_else(String::new, |tip| format!("; did you mean {tip}?"));
+            Some(format!("unexpected argument '{shown}'{tip}"))
         }
         // It may be the token.
         "unlock" | "extend" if !word.starts_with('-') => {
@@ -131,6 +147,20 @@ fn unexpected(error: &clap::Error) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// The option in front of a negative number or duration, which clap takes for an option, and the
+/// number. Any other text may be a token.
+fn negative(word: &str) -> Option<(String, String)> {
+    let words: Vec<String> = words().map(|word| word.to_string_lossy().into_owned()).collect();
+    let is_number = |value: &str| {
+        let rest = value.strip_prefix('-').unwrap_or_default();
+        value.starts_with(word) && (rest.parse::<f64>().is_ok() || duration(rest).is_ok())
+    };
+    let mut pairs = words.windows(2).filter_map(|pair| <&[String; 2]>::try_from(pair).ok());
+    let [option, value] =
+        pairs.find(|[option, value]| option.starts_with('-') && is_number(value))?;
+    Some((brief(option), brief(value)))
 }
 
 fn runs_a_command(name: &str) -> bool {

@@ -88,7 +88,7 @@ impl Teller {
         if self.ended.recv_timeout(FIRST) != Err(RecvTimeoutError::Timeout) {
             return None;
         }
-        let client = look::opened(self.config.clone()).ok()?;
+        let client = look::opened(self.config.clone(), None).ok()?;
         let mut pause = PAUSE;
         loop {
             let why = self.look(&client)?;
@@ -120,9 +120,14 @@ impl Teller {
         let mut why = Why::Unclear;
         // From the last on: this call may itself hold those before the one that it waits for.
         for key in self.keys.iter().rev() {
-            let SeenLock { holder, nodes, .. } = inspect::holder(client, key).ok()?;
+            let seen = inspect::holder(client, key).ok()?;
+            if let Some(other) = seen.other_data() {
+                return Some(Why::Held(format!("{}: {other}", shown(key))));
+            }
+            let SeenLock { holder, nodes, .. } = seen;
             if let Some(holder) = holder {
-                let unknown = holders::why_unknown(&holder).map(|why| format!(": {why}"));
+                let unknown = holders::why_unlisted(&holder).filter(|_| holder.name().is_none());
+                let unknown = unknown.map(|why| format!(": {why}"));
                 let words = holders::words(&holder) + &holders::since(&holder);
                 let unknown = unknown.unwrap_or_default();
                 return Some(Why::Held(format!("{}, held by {words}{unknown}", shown(key))));
@@ -150,7 +155,7 @@ impl Teller {
             }
             Why::Held(held) => format!("waits for {held}"),
             Why::NoSlot => {
-                let slots = slots_of(key);
+                let slots = slots_of(&self.keys.concat());
                 format!("waits for {key}: redbolt ls {slots} shows the holders of its slots")
             }
             Why::HeldByAnother | Why::Unclear => {

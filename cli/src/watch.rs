@@ -17,7 +17,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) fn run(global: &Global, args: &StatusArgs) -> Result<(), Failure> {
     let interval = look::interval(args.interval.unwrap_or(INTERVAL))?;
     let signals = Signals::watch(&ENDING, || {})?;
-    let (client, _) = look::client(global)?;
+    let (client, _) = look::client_until(global, Some(&signals))?;
     let quorum = client.quorum();
     let mut picture = is_live(&io::stdout()).then(Picture::default);
     let paint = Paint::stdout();

@@ -166,10 +166,10 @@ pub enum LockError {
     /// The key ends in `:fence`, `:elected`, `:slot`, or `:slot:` and a number. Such keys belong to
     /// other locks: they are the counters of their fences, the names of their leaders, and their
     /// [slots](crate::LockOptions::slots).
-    #[error("a key that ends in :fence, :elected or :slot belongs to another lock")]
+    #[error("a key that ends in :fence, :elected, :slot or :slot:N belongs to another lock")]
     ReservedKey,
     /// The key is empty, or longer than 4,096 bytes with the configured prefix.
-    #[error("the key has {len} bytes with its prefix: 1 to 4096 are allowed")]
+    #[error("the key has {len} bytes with its prefix and suffix: 1 to 4096 are allowed")]
     InvalidKey {
         /// Its length: of an empty key zero, of others with the prefix.
         len: usize,

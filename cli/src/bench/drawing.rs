@@ -13,6 +13,7 @@ use super::throughput;
 use crate::exit::Failure;
 use crate::plot::{Line, Plot, Scale, save};
 use crate::progress::Progress;
+use crate::signals::Signals;
 
 /// Locks under way at once.
 const BATCHES: [u16; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
@@ -42,11 +43,11 @@ impl Drawing {
         config: &Config,
         spins: bool,
         limit: Limit,
-        progress: &Progress,
+        outside: (&Signals, &Progress),
     ) -> Result<(), Failure> {
         for batch in BATCHES {
             let limit = limit.quarter();
-            let counts = throughput::measure(config.clone(), batch.into(), spins, limit, progress)?;
+            let counts = throughput::measure(config.clone(), batch.into(), spins, limit, outside)?;
             self.rates.push((batch, counts.rate()));
         }
         Ok(())

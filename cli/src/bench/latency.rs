@@ -2,15 +2,18 @@
 
 use std::time::Duration;
 
-use redbolt::{Client, Config, now};
+use redbolt::{Config, now};
 
 use super::counts::Counts;
 use super::keys::{Keys, TTL};
 use super::limit::{Limit, PROGRESS_STEP};
+use crate::args::Global;
 use crate::exit::Failure;
+use crate::look;
 use crate::output::tell;
 use crate::progress::Progress;
 use crate::session::SHUTDOWN_LIMIT;
+use crate::signals::Signals;
 use crate::times::record;
 
 /// Cycles before the measurement begins.
@@ -21,11 +24,12 @@ const WARM_UP_TIME: Duration = Duration::from_millis(500);
 
 /// Acquires and releases one lock at a time.
 pub(super) fn measure(
+    global: &Global,
     config: Config,
     limit: Limit,
-    progress: &Progress,
+    (signals, progress): (&Signals, &Progress),
 ) -> Result<Counts, Failure> {
-    let client = Client::connect(config)?;
+    let client = look::connected(global, config, signals)?;
     let mut counts = Counts::new()?;
     let mut keys = Keys::new();
     let warm_by = now() + WARM_UP_TIME;
@@ -38,7 +42,8 @@ pub(super) fn measure(
         }
     }
     let started = now();
-    while !limit.is_over(&counts, started) {
+    let mut signal = None;
+    while signal.is_none() && !limit.is_over(&counts, started) {
         let key = keys.next();
         let asked = now();
         match client.try_lock(key, TTL).wait() {
@@ -56,8 +61,9 @@ pub(super) fn measure(
             progress.show(limit.permille(&counts, started));
         }
         tell(client.notices().wait().into_iter());
+        signal = signals.next();
     }
     counts.elapsed = now().saturating_since(started);
     client.shutdown(SHUTDOWN_LIMIT).wait();
-    Ok(counts)
+    signal.map_or(Ok(counts), |signal| Err(Failure::signal(signal)))
 }

@@ -21,7 +21,8 @@ impl Limit {
     pub(super) fn of(args: &BenchArgs) -> Result<Self, Failure> {
         let seconds = args.seconds.unwrap_or(3.0);
         let length = Duration::try_from_secs_f64(seconds).ok().filter(|length| !length.is_zero());
-        let length = length.ok_or_else(|| Failure::usage("--seconds must be more than zero"))?;
+        let length =
+            length.ok_or_else(|| Failure::usage("--seconds must be a number above zero"))?;
         Ok(match args.iterations {
             Some(cycles) => Self { cycles: cycles.get(), length: Duration::MAX },
             None => Self { cycles: u64::MAX, length },

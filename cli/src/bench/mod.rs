@@ -16,6 +16,7 @@ use crate::args::Global;
 use crate::bench_args::{BenchArgs, Mode, Polling};
 use crate::exit::Failure;
 use crate::progress::Progress;
+use crate::signals::{ENDING, Signals};
 use compare::Saved;
 use drawing::Drawing;
 use limit::Limit;
@@ -28,6 +29,7 @@ pub(crate) fn run(global: &Global, args: &BenchArgs) -> Result<(), Failure> {
     if args.in_flight.is_some() && args.mode != Mode::Throughput {
         return Err(Failure::usage("--in-flight goes with --mode throughput"));
     }
+    let signals = Signals::watch(&ENDING, || {})?;
     let limit = Limit::of(args)?;
     let saved = args.compare.as_deref().map(Saved::read).transpose()?;
     let mut drawing = args.plot.as_deref().map(Drawing::to).transpose()?;
@@ -45,14 +47,14 @@ pub(crate) fn run(global: &Global, args: &BenchArgs) -> Result<(), Failure> {
     let spins = args.poll == Polling::Spin;
     let config = config.idle_strategy(if spins { IdleStrategy::Spin } else { IdleStrategy::Park });
     let counts = if args.mode == Mode::Throughput {
-        throughput::measure(config.clone(), in_flight, spins, limit, &progress)?
+        throughput::measure(config.clone(), in_flight, spins, limit, (&signals, &progress))?
     } else {
-        latency::measure(config.clone(), limit, &progress)?
+        latency::measure(global, config.clone(), limit, (&signals, &progress))?
     };
     if counts.cycles > 0
         && let Some(drawing) = &mut drawing
     {
-        drawing.measure(&config, spins, limit, &progress)?;
+        drawing.measure(&config, spins, limit, (&signals, &progress))?;
     }
     drop(progress);
     if counts.cycles == 0

@@ -14,7 +14,11 @@ use crate::exit::Failure;
 use crate::output::tell;
 use crate::progress::Progress;
 use crate::session::{CONNECT_LIMIT, SHUTDOWN_LIMIT};
+use crate::signals::Signals;
 use crate::times::record;
+
+/// The longest sleep between two looks for signals.
+const STEP: Duration = Duration::from_millis(20);
 
 struct Window {
     driver: Driver,
@@ -33,7 +37,7 @@ pub(super) fn measure(
     in_flight: usize,
     spins: bool,
     limit: Limit,
-    progress: &Progress,
+    (signals, progress): (&Signals, &Progress),
 ) -> Result<Counts, Failure> {
     let (poll, nodes) = (Poll::new()?, config.nodes().len());
     let driver = Driver::new(config.in_flight_max(in_flight), poll.registry(), 0..nodes + 1)?;
@@ -46,12 +50,12 @@ pub(super) fn measure(
         keys: Keys::new(),
         counts: Counts::new()?,
     };
-    window.connect()?;
+    window.connect(signals)?;
     let started = now();
     let mut shown_at = 0;
     // Failed acquisitions begin again together: one may fail at once, and then again.
     let mut missing = in_flight;
-    loop {
+    let signal = loop {
         for _ in 0..missing {
             window.acquire()?;
         }
@@ -63,26 +67,30 @@ pub(super) fn measure(
             window.pass()?;
         }
         tell(std::iter::from_fn(|| window.driver.notice()));
-        if limit.is_over(&window.counts, started) {
-            break;
+        let signal = signals.next();
+        if signal.is_some() || limit.is_over(&window.counts, started) {
+            break signal;
         }
         if window.counts.cycles >= shown_at {
             shown_at = window.counts.cycles + PROGRESS_STEP;
             progress.show(limit.permille(&window.counts, started));
         }
-    }
+    };
     window.counts.elapsed = now().saturating_since(started);
     // Gives up the operations under way, and releases their locks before the process ends.
     window.driver.shutdown(SHUTDOWN_LIMIT);
-    Ok(window.counts)
+    signal.map_or(Ok(window.counts), |signal| Err(Failure::signal(signal)))
 }
 
 impl Window {
-    /// Drives until each node votes or is known not to, for a second at most.
-    fn connect(&mut self) -> Result<(), Failure> {
+    /// Drives until each node votes or is known not to, for a second at most, or until a signal.
+    fn connect(&mut self, signals: &Signals) -> Result<(), Failure> {
         let end = now() + CONNECT_LIMIT;
         self.driver.drive();
         while !self.driver.is_settled() && now() < end {
+            if let Some(signal) = signals.next() {
+                return Err(Failure::signal(signal));
+            }
             self.pass()?;
         }
         Ok(())
@@ -91,7 +99,8 @@ impl Window {
     fn pass(&mut self) -> io::Result<()> {
         self.driver.flush();
         let timeout = if self.spins { Some(Duration::ZERO) } else { self.driver.timeout() };
-        match self.poll.poll(&mut self.events, timeout) {
+        let timeout = timeout.map_or(STEP, |timeout| timeout.min(STEP));
+        match self.poll.poll(&mut self.events, Some(timeout)) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
             Ok(()) | Err(_) => {}
         }

@@ -21,9 +21,9 @@ use crate::args::{DemoArgs, Global};
 use crate::exit::{Failure, OVERSOLD};
 use crate::output::{Paint, say, short};
 use crate::remedy::told;
-use crate::settings;
 use crate::signals::{ENDING, Signals};
 use crate::times::{at, percentiles};
+use crate::{look, settings};
 use faults::Faults;
 use shop::Shop;
 use view::{Scene, View};
@@ -46,7 +46,7 @@ const FRAME: Duration = Duration::from_millis(100);
 
 pub(crate) fn run(global: &Global, args: &DemoArgs) -> Result<(), Failure> {
     let signals = Signals::watch(&ENDING, || {})?;
-    let mut demo = Demo::open(global, args)?;
+    let mut demo = Demo::open(global, args, &signals)?;
     let sellers = demo.hire(args)?;
     let mut result = demo.watch(&signals, &sellers);
     // The demo joins them in any case, so that they release their locks.
@@ -80,7 +80,7 @@ struct Demo {
 }
 
 impl Demo {
-    fn open(global: &Global, args: &DemoArgs) -> Result<Self, Failure> {
+    fn open(global: &Global, args: &DemoArgs, signals: &Signals) -> Result<Self, Failure> {
         let (mut config, mut nodes) = (None, None);
         let place = match global.nodes.clone() {
             // Without locks the demo asks no node.
@@ -101,7 +101,8 @@ impl Demo {
         };
         let retry = Retry::every(Duration::from_millis(1), Duration::from_millis(2));
         let config = config.map(|config| config.retry(retry.timeout(Duration::from_secs(3))));
-        let observer = config.clone().map(Client::connect).transpose()?;
+        let connected = |config| look::connected(global, config, signals);
+        let observer = config.clone().map(connected).transpose()?;
         let node_count = config.as_ref().map_or(0, |config| config.nodes().len());
         // Fewer shelves than workers, so that some workers compete in each wave.
         let shelf_count = (args.workers * 3 / 4).clamp(1, 64);
@@ -113,10 +114,10 @@ impl Demo {
             seen: observer.as_ref().map(|client| client.nodes().wait()).unwrap_or_default(),
             observer,
             view: View::new(global.json),
-            title: format!(
-                "redbolt demo: {} workers sell {} pieces, {place}",
-                args.workers, args.stock
-            ),
+            title: match args.workers {
+                1 => format!("redbolt demo: 1 worker sells {} pieces, {place}", args.stock),
+                more => format!("redbolt demo: {more} workers sell {} pieces, {place}", args.stock),
+            },
             start: now(),
             pace: VecDeque::new(),
         };
@@ -210,7 +211,8 @@ fn summary(shop: &Shop, elapsed: Duration, args: &DemoArgs, json: bool) -> Resul
     let (sold, oversold) = (shop.sold(), shop.oversold());
     let is_right = sold == shop.stock && oversold == 0;
     if json {
-        let latency = shop.with_latency(|acquire| percentiles(acquire));
+        // Without locks there is no latency.
+        let latency = shop.with_latency(|it| (!it.is_empty()).then(|| percentiles(it)));
         say(json!({
             "stock": shop.stock,
             "sold": sold,

@@ -32,6 +32,8 @@ pub(crate) struct SeenLock {
     /// The lock is held and has no vote to spare, though one that all nodes hold would have one.
     pub(crate) is_tight: bool,
     pub(crate) nodes: Vec<NodeKey>,
+    /// Other data than a token is on so many nodes that the rest makes no quorum.
+    is_foreign: bool,
 }
 
 /// The holder of a lock. Clients choose their names themselves.
@@ -118,6 +120,11 @@ impl NodeKey {
         Some((token, *ttl))
     }
 
+    /// Whether the key holds other data than a token.
+    fn is_foreign(&self) -> bool {
+        self.state == KeyState::Error(Cause::WrongType)
+    }
+
     /// Whether the node has the key, and its answer counts.
     pub(crate) fn counts(&self) -> bool {
         self.held().is_some() && self.doubt == Cause::None
@@ -183,7 +190,31 @@ impl SeenLock {
             let votes = of(&|node| node.counts() && node.held().is_some_and(|(it, _)| it == token));
             has_spare(of(&|_| true), has_quorum) && !has_spare(votes, has_quorum)
         });
-        Self { key: key.to_owned(), verdict, holder, is_tight, nodes }
+        let is_foreign =
+            !has_quorum(of(&|node| !node.is_foreign())) && nodes.iter().any(NodeKey::is_foreign);
+        Self { key: key.to_owned(), verdict, holder, is_tight, nodes, is_foreign }
+    }
+
+    /// When the keys of a lock without a holder end.
+    pub(crate) fn end_of_keys(&self) -> &'static str {
+        let mut ttls = self.nodes.iter().filter_map(NodeKey::held).map(|(_, ttl)| ttl);
+        if ttls.any(|ttl| ttl.is_none()) {
+            "a key without a TTL never ends: delete it there"
+        } else {
+            "the keys end with their TTL"
+        }
+    }
+
+    /// That the key holds other data than a token, where that keeps any client from the lock.
+    pub(crate) fn other_data(&self) -> Option<String> {
+        let count = self.nodes.iter().filter(|node| node.is_foreign()).count();
+        let nodes = self.nodes.len();
+        self.is_foreign.then(|| {
+            format!(
+                "other data is under this name on {count} of {nodes} nodes: delete it there, or \
+                 name another lock"
+            )
+        })
     }
 
     /// Whether a list of clients may tell more about the holder.

@@ -185,6 +185,26 @@ fn the_leader_is_told_in_a_sentence_as_an_object_and_change_by_change() {
 }
 
 #[test]
+fn a_watch_says_that_the_leader_is_unknown_once_its_term_is_over_and_nodes_are_away() {
+    let nodes = five();
+    let mut running = elect(&nodes, "web-1", &[], &STAY);
+    said(&mut running);
+    assert!(is_led_by(&nodes, "web-1"));
+    let args = ["leader", "jobs", "--watch", "--interval", "10ms", "--json"];
+    let mut watch = Running::start(&nodes.urls(), &args);
+    let mut verdict = || {
+        let line: serde_json::Value = serde_json::from_str(&watch.line()).expect("an object");
+        line.get("verdict").and_then(|verdict| verdict.as_str()).map(str::to_owned)
+    };
+    assert_eq!(verdict().as_deref(), Some("held"));
+    (0..3).for_each(|node| nodes.kill(node).expect("it runs"));
+    assert_eq!(verdict().as_deref(), Some("unknown"));
+    let restart = |node| nodes.restart(node, redbolt_embedded::Memory::Kept).expect("it starts");
+    (0..3).for_each(restart);
+    while verdict().as_deref() != Some("held") {}
+}
+
+#[test]
 fn a_leader_without_a_name_is_called_after_its_command() {
     let Some(servers) = servers() else { return };
     let args = ["--restart-guard", "off", "elect", "jobs"];
@@ -210,7 +230,7 @@ fn too_few_nodes_leave_the_leader_unknown() {
 fn wrong_names_are_told_before_anything_is_begun() {
     let n = ["--nodes", "redis://127.0.0.1:1,redis://127.0.0.1:2,redis://127.0.0.1:3"];
     for (args, text) in [
-        (&["elect", "jobs", "--name", "a b", "--", "true"][..], "client_name"),
+        (&["elect", "jobs", "--name", "a b", "--", "true"][..], "--name must be"),
         (&["elect", "jobs:elected", "--", "true"], "the name of the holder of 'jobs'"),
         (&["elect", "jobs", "--grace", "2s", "--", "true"], "too little of --ttl"),
         (&["elect", "jobs"], "redbolt elect jobs -- CMD"),

@@ -151,7 +151,7 @@ fn a_user_who_may_not_run_scripts_is_told_where_and_what_to_grant() {
     let votes = || lock("other", &[]).code == Some(0);
     let is_old = redbolt_rig::eventually(redbolt_rig::PATIENCE, votes);
     assert!(is_old, "the servers vote");
-    let ended = lock("k", &["--fence"]).expect(69);
+    let ended = lock("k", &["--fence"]).expect(77);
     for words in [&name(0), &name(1), "runs no scripts", "grant the user +eval"] {
         assert!(ended.err.contains(words), "{words}: {ended:?}");
     }

@@ -72,18 +72,26 @@ fn a_waiter_that_got_a_lock_that_was_taken_away_is_named_as_its_holder() {
     };
     let mut holder = start();
     assert_eq!(holder.line(), "held");
-    // On a loaded machine the look may come before the waiter has the lock.
-    let is_named = (0..5).any(|_| {
+    let mut take_away = |args: &[&str]| {
         let mut next = start();
         next.err_line("waits for k, held by");
-        let taken = at(&servers, &["unlock", "--force", "--yes", "k"]).expect(0);
+        let taken = at(&servers, &[&["unlock", "--force", "--yes", "k"], args].concat()).expect(0);
         assert_eq!(next.line(), "held");
-        let pid = next.pid();
         holder = next;
+        (taken, holder.pid())
+    };
+    // On a loaded machine the look may come before the waiter has the lock.
+    let is_named = (0..5).any(|_| {
+        let (taken, pid) = take_away(&[]);
         let (_, now) = taken.out.split_once("; now it is held by ").unwrap_or_default();
         now.contains(&format!(", process {pid}, "))
     });
     assert!(is_named);
+    let is_named = (0..5).any(|_| {
+        let (taken, pid) = take_away(&["--json"]);
+        taken.json().pointer("/next/pid").and_then(serde_json::Value::as_u64) == Some(pid.into())
+    });
+    assert!(is_named, "in the object");
 }
 
 #[test]
@@ -94,6 +102,12 @@ fn where_nobody_holds_the_lock_nothing_is_deleted() {
     servers[0].command(&["SET", "k", "one vote"]);
     let split = at(&servers, &["unlock", "--force", "--yes", "k"]).expect(70);
     assert!(split.err.contains("k is held by nobody"), "{split:?}");
+    // The key of the only vote has no TTL.
+    for args in [&["unlock", "--force", "--yes", "k"][..], &["status", "k"]] {
+        let ended = at(&servers, args);
+        let all = format!("{}{}", ended.out, ended.err);
+        assert!(all.contains("never ends: delete it there"), "{ended:?}");
+    }
     assert!(servers[0].exists("k"));
 }
 
@@ -127,6 +141,9 @@ fn it_shows_the_holder_and_takes_the_lock_on_a_yes_alone() {
     assert!(text.contains(&format!("process {}, ", running.pid())), "{text}");
     assert!(text.contains("redbolt: k stays as it is"), "{text}");
     assert!(servers.iter().all(|server| server.exists("k")));
+    let (code, text) = asked(&servers, "\x04", || {});
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("[y/N] \r\nredbolt: k stays"), "the answer has its own line: {text}");
     let (code, text) = asked(&servers, "y\n", || {});
     assert_eq!(code, Some(0), "{text}");
     assert_eq!(running.end().code, Some(70));

@@ -125,6 +125,13 @@ fn status_says_why_a_holder_is_unknown() {
     assert!(line.ends_with(reason), "{line}");
     let text = at(&servers, &["status", "other"]).expect(0).out;
     assert!(text.contains("held on 3 of 3 nodes by a client of another library"), "{text}");
+    // A claim beside the lock names a holder, and does not say that it lives.
+    let running = holding(&servers, "killed");
+    let text = || at(&servers, &["status", "killed"]).expect(0).out;
+    let is_named = || text().contains(&format!("process {}", running.pid()));
+    assert!(eventually(PATIENCE, is_named) && !text().contains(reason), "{}", text());
+    running.signal("KILL");
+    assert!(eventually(PATIENCE, || text().contains(reason)), "{}", text());
     let free = at(&servers, &["status", "free", "--json"]).expect(0).json();
     assert_eq!((&free["verdict"], &free["holder"]), (&"free".into(), &Value::Null));
 }

@@ -120,6 +120,17 @@ fn a_list_that_waits_ends_with_75_while_a_lock_has_no_vote_to_spare() {
 }
 
 #[test]
+fn a_list_that_waits_ends_with_75_while_a_lock_needs_the_votes_of_all_nodes() {
+    let Some(servers) = servers() else { return };
+    at(&servers, &["lock", "k", "--ttl", "30s", "--quorum", "3"]).expect(0);
+    let ended = at(&servers, &["ls", "--wait", "1s", "--quorum", "3"]).expect(75);
+    assert!(ended.out.contains("1 lock with no vote to spare"), "{ended:?}");
+    // It is no news to a user who did not ask.
+    let ended = at(&servers, &["ls", "--quorum", "3"]).expect(0);
+    assert!(!ended.out.contains("to spare"), "{ended:?}");
+}
+
+#[test]
 fn a_user_without_scan_is_told_so_once_for_all_nodes_and_what_to_grant() {
     let Some(servers) = servers() else { return };
     for server in &servers {
@@ -128,11 +139,15 @@ fn a_user_without_scan_is_told_so_once_for_all_nodes_and_what_to_grant() {
     }
     let urls: Vec<String> =
         urls(&servers).iter().map(|url| url.replace("://", "://blind:pw@")).collect();
-    let ended = on_urls(&urls, &["--restart-guard", "off", "ls"]).expect(69);
+    let ended = on_urls(&urls, &["--restart-guard", "off", "ls"]).expect(77);
     assert_eq!(ended.out, "", "nobody knows that there are none");
     let denied =
         format!("not searched: all: {}; grant the user +scan", redbolt::Cause::NoPermission);
     assert!(ended.err.contains(&denied), "{ended:?}");
+    let ended = on_urls(&urls, &["--restart-guard", "off", "ls", "--json"]).expect(77);
+    assert_eq!((ended.text("error").as_str(), ended.err.as_str()), ("no_permission", ""));
+    let cause = ended.json().pointer("/nodes/2/cause").cloned();
+    assert_eq!(cause, Some("no_permission".into()), "{ended:?}");
 }
 
 #[test]
@@ -180,6 +195,21 @@ fn on_a_narrow_terminal_a_holder_has_a_line_of_its_own() {
     }
     let line = format!("\x1b[K\r\n    run/sh on {}, process {}", hostname(), running.pid());
     assert!(terminal.text().contains(&line), "{}", terminal.text());
+    terminal.write("q");
+    assert_eq!(terminal.end().0, Some(0));
+}
+
+#[test]
+fn on_a_low_terminal_top_says_how_many_locks_it_does_not_show() {
+    let Some(servers) = servers() else { return };
+    for server in &servers {
+        (0..12).for_each(|index| drop(server.command(&["SET", &format!("k:{index}"), "token"])));
+    }
+    let args = ["--restart-guard", "off", "top", "--interval", "20ms"];
+    let mut terminal = Terminal::start(command_on(&urls(&servers), &args));
+    terminal.resize(100, 8);
+    // A head, a title, three locks, this line, the time, and one for the cursor.
+    terminal.read_until("and 9 more");
     terminal.write("q");
     assert_eq!(terminal.end().0, Some(0));
 }

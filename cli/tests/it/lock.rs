@@ -243,3 +243,34 @@ fn a_reader_that_has_gone_is_no_reason_for_noise() {
     let ended = end(shell);
     assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""));
 }
+
+#[test]
+fn other_data_under_the_name_of_a_lock_is_called_that_and_not_a_holder() {
+    let Some(servers) = super::holders::servers() else { return };
+    let set = |server: &redbolt_rig::RealServer| server.command(&["HSET", "k", "field", "value"]);
+    servers.iter().for_each(|server| drop(set(server)));
+    let told = "other data is under this name on 3 of 3 nodes";
+    for (args, code) in [
+        (&["lock", "k", "--ttl", "1s"][..], 69),
+        (&["run", "-n", "-E", "0", "k", "--", "true"], 69),
+        (&["status", "k"], 69),
+        (&["leader", "k"], 69),
+        (&["unlock", "--force", "--yes", "k"], 69),
+    ] {
+        let ended = super::holders::at(&servers, args).expect(code);
+        let all = format!("{}{}", ended.out, ended.err);
+        let is_clear = all.contains(told) && !all.contains("doctor") && !all.contains("--wait");
+        assert!(is_clear, "{args:?}: {ended:?}");
+    }
+}
+
+#[test]
+fn an_unlock_without_a_result_names_the_nodes_that_left_it_open() {
+    let nodes = five();
+    let token = take(&nodes, "k");
+    (0..3).for_each(|node| nodes.kill(node).expect("it runs"));
+    let ended = on(&nodes, &["unlock", "k", &token, "--json"]).expect(69);
+    assert_eq!(ended.text("error"), "unknown");
+    let list = ended.json().get("nodes").and_then(|nodes| nodes.as_array().cloned());
+    assert_eq!(list.map(|list| list.len()), Some(3), "{ended:?}");
+}

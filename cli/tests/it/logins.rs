@@ -85,12 +85,13 @@ fn guarded(passwords: [&str; 3]) -> Option<(Vec<RealServer>, Vec<String>)> {
 }
 
 fn each_command(urls: &[String]) -> Vec<Ended> {
-    let commands: [&[&str]; 6] = [
+    let commands: [&[&str]; 7] = [
         &["lock", "k", "--ttl", "5s"],
         &["run", "k", "--wait", "200ms", "--", "true"],
         &["unlock", "k", "t0ken"],
         &["extend", "k", "t0ken", "--ttl", "5s"],
         &["status", "k"],
+        &["ls"],
         &["bench", "--iterations", "2"],
     ];
     let guard = ["--restart-guard", "off"];

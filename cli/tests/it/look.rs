@@ -191,7 +191,7 @@ fn a_doctor_tells_what_is_unsafe_from_nodes_without_a_vote_and_from_no_quorum() 
     nodes.kill(2).unwrap();
     let text = on(&nodes, &["doctor"]).expect(78).out;
     assert!(text.contains("no lock can be taken on these nodes now"), "{text}");
-    assert!(text.contains("only 2 of 5 nodes can vote and 3 are needed"), "{text}");
+    assert!(text.contains("only 2 of 5 nodes can vote, and a lock needs 3"), "{text}");
 }
 
 #[test]
@@ -300,6 +300,7 @@ fn without_locks_a_demo_oversells_and_says_so_with_1() {
     assert_eq!(ended.code, Some(1));
     assert!(ended.json()["oversold"].as_u64().unwrap() > 0, "{ended:?}");
     assert!(ended.json()["handovers"].is_null(), "{ended:?}");
+    assert!(ended.json()["acquire_us"].is_null(), "{ended:?}");
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod exchange;
 mod fences;
 mod force;
 mod holders;
+mod interrupted;
 mod json;
 mod list;
 mod lock;

@@ -41,7 +41,7 @@ const ROWS: [Row; 10] = [
         name: "`EVAL`, `EVALSHA`",
         args: &["--rename-command", "EVAL", "", "--rename-command", "EVALSHA", ""],
         code: [0, 78],
-        words: "EVAL",
+        words: "+eval",
     },
     row(
         "`INFO`, or `connected_slaves` in it",
@@ -49,7 +49,12 @@ const ROWS: [Row; 10] = [
         78,
         "denies INFO",
     ),
-    row("`maxmemory-policy`", &["--maxmemory-policy", "volatile-lru"], 78, "set noeviction"),
+    row(
+        "`maxmemory-policy`",
+        &["--maxmemory-policy", "volatile-lru"],
+        78,
+        "policy noeviction there",
+    ),
 ];
 
 #[test]

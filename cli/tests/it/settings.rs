@@ -155,11 +155,32 @@ fn a_wrong_value_is_told_with_its_place_and_without_a_secret() {
 }
 
 #[test]
+fn a_setting_that_cannot_be_used_is_told_with_its_source_also_by_config_behind_the_list() {
+    let nodes = ("REDBOLT_NODES", "h:1,h:2,h:3");
+    for (text, variable, words) in [
+        ("", ("REDBOLT_MAX_TTL", "0s"), "REDBOLT_MAX_TTL is 0s: it must be from 4ms to 24days"),
+        ("", ("REDBOLT_QUORUM", "99"), "REDBOLT_QUORUM 99 of 3 nodes: it must be from 2"),
+        ("node-timeout = '0s'", ("REDBOLT_USER", ""), "config.toml: node-timeout is 0s: it must"),
+        ("", ("REDBOLT_NEXT_NODES", "h:x"), "the port must be 1 to 65535"),
+        ("nodes = [1]", ("REDBOLT_USER", ""), "config.toml: nodes: write each address in quotes"),
+    ] {
+        let ended = config(text, &[nodes, variable], &[]);
+        assert_eq!(ended.code, Some(64), "{ended:?}");
+        let said = ended.out.lines().last().unwrap_or_default();
+        assert!(said.contains(words), "{ended:?}");
+    }
+    // Without nodes nothing can be said of a quorum.
+    config("", &[("REDBOLT_QUORUM", "99")], &[]).expect(0);
+}
+
+#[test]
 fn the_file_that_is_named_is_read_and_its_paths_count_from_it() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("my.toml");
     fs::write(&file, "nodes = ['redis://:s3cret@h:1', 'h:2']\nquorum = 2\npassword-file = 'pw'")
         .expect("a file");
+    let password = dir.path().join("pw");
+    fs::write(&password, "s3cret").expect("a file");
     let named = file.display().to_string();
     for ended in [
         config("quorum = 9", &[], &["--config", &named]),
@@ -170,12 +191,13 @@ fn the_file_that_is_named_is_read_and_its_paths_count_from_it() {
         assert_eq!(report["file"], named);
         assert_eq!(setting(&report, "nodes")["value"], "redis://:***@h:1,h:2");
         assert_eq!(setting(&report, "quorum")["value"], "2");
-        let password = dir.path().join("pw").display().to_string();
-        assert_eq!(setting(&report, "password-file")["value"], password);
+        let place = password.display().to_string();
+        assert_eq!(setting(&report, "password-file")["value"], place);
     }
     let text = redbolt(&["config", "--config", &named]).expect(0).out;
     assert!(text.contains("redis://:***@h:1,h:2") && text.contains("default"), "{text}");
     // The settings are in force: the lock is refused because of the file.
+    fs::remove_file(&password).expect("a file");
     let refused = redbolt(&["lock", "k", "--ttl", "1s", "--config", &named]).expect(64);
     assert!(refused.err.contains("pw: No such file"), "{refused:?}");
     // A command that needs no setting works whatever the file holds.

@@ -29,12 +29,21 @@ fn wrong_usage_ends_with_64_on_one_line() {
         (&["lock", "k", "30s"], "--ttl"),
         (&["lock", "k", "--ttl", "1s", "--wait", "5"], "write 5s or 5ms, or forever"),
         (&["lock", "k", "--ttl=-1s"], "30s"),
+        (
+            &["lock", "k", "--ttl", "-1s"],
+            "invalid value '-1s' for '--ttl': it must not be negative",
+        ),
+        (&["lock", "k", "--ttl", "1s", "--slots", "-1"], "invalid value '-1' for '--slots'"),
+        (&["run", "k", "-E", "-1", "--", "true"], "invalid value '-1' for '-E'"),
+        (&["run", "k", "--readers", "3", "--", "true"], "--read or --write is missing"),
+        (&["ls", "--limit", "99999999999999999999"], "the number is too large"),
+        (&["lock", "k:slot:0", "--ttl", "1s", "--nodes", n], ":slot:N"),
         (&["lock", "k", "--ttl", "1500us"], "whole milliseconds"),
         (
             &["lock", "k", "--ttl", "3ms", "--nodes", n],
             "the TTL is 3ms: it must be whole milliseconds from 4ms",
         ),
-        (&["lock", "k", "--ttl", "31s", "--nodes", n], "the TTL is 31s"),
+        (&["lock", "k", "--ttl", "31s", "--nodes", n], "to --max-ttl (30s)"),
         (&["run", "k", "--ttl", "0s", "--nodes", n, "--", "true"], "the TTL is 0ns"),
         (&["lock", "k", "--ttl", "1s", "--nodes", "h:1 h:2"], "separated by commas"),
         (&["lock", "k", "--ttl", "1s", "--nodes", "h:1;h:2"], "separated by commas"),
@@ -50,14 +59,20 @@ fn wrong_usage_ends_with_64_on_one_line() {
         (&["lock", "k", "--ttl", "1s", "--nodes", "h:1,h:2,redis://h:1"], "named twice"),
         (&["lock", "k", "--ttl", "1s", "--nodes", "http://h:1"], "redis://"),
         (&["lock", "k", "--ttl", "1s", "--nodes", "redis://h:0"], "port"),
-        (&["lock", "k", "--ttl", "1s", "--nodes", n, "--quorum", "1"], "more than half"),
+        (&["lock", "k", "--ttl", "1s", "--nodes", n, "--quorum", "1"], "--quorum 1 of 3"),
         (
             &["lock", "k", "--ttl", "1s", "--nodes", n, "--quorum", "4"],
             "from 2 (more than half) to 3 (all)",
         ),
         (&["lock", "k", "--ttl", "1s", "--nodes", n, "--quorum", "two"], "write a whole number"),
-        (&["lock", "k", "--ttl", "1s", "--nodes", n, "--node-timeout", "0s"], "node_timeout"),
-        (&["lock", "k", "--ttl", "1s", "--nodes", n, "--max-ttl", "1ms"], "max_ttl"),
+        (
+            &["lock", "k", "--ttl", "1s", "--nodes", n, "--node-timeout", "0s"],
+            "--node-timeout is 0s",
+        ),
+        (
+            &["lock", "k", "--ttl", "1s", "--nodes", n, "--max-ttl", "1ms"],
+            "--max-ttl is 1ms: it must be from 4ms",
+        ),
         (&["lock", "k", "--ttl", "1s", "--nodes", n, "--restart-guard", "maybe"], "maybe"),
         (&["lock", "k", "--ttl", "1s", "--nodes", n, "--user", "u"], "--password-file"),
         (&["lock", "k", "--ttl", "1s", "--nodes", n, "--password-file", "/nope"], "/nope"),
@@ -90,8 +105,8 @@ fn wrong_usage_of_a_command_ends_with_64_on_one_line() {
         (&["run", "j", "k", "--nodes", n, "--slots", "2", "--", "true"], "one KEY"),
         (&["lock", "k:fence", "--ttl", "1s", "--nodes", n], "it is no lock"),
         (&["status", "k:fence", "--nodes", n], "the last fence of the lock 'k'"),
-        (&["lock", "k", "--ttl", "1s", "--nodes", n, "--fence-ttl", "1s"], "fence_ttl"),
-        (&["lock", "k", "--ttl", "1s", "--nodes", n, "--max-clock-skew", "2h"], "max_clock_skew"),
+        (&["lock", "k", "--ttl", "1s", "--nodes", n, "--fence-ttl", "1s"], "--fence-ttl"),
+        (&["lock", "k", "--ttl", "1s", "--nodes", n, "--max-clock-skew", "2h"], "--max-clock-skew"),
         (
             &["lock", "k", "--ttl", "1s", "--nodes", n, "--fence", "--restart-guard", "off"],
             "no lock can be fenced: the restart guard is off",
@@ -104,6 +119,7 @@ fn wrong_usage_of_a_command_ends_with_64_on_one_line() {
         (&["bench", "--plot", "/nope/out.svg"], "its directory is not there"),
         (&["bench", "--seconds", "0"], "--seconds"),
         (&["bench", "--seconds", "nan"], "--seconds"),
+        (&["bench", "--seconds", "inf"], "a number above zero"),
         (&["bench", "--mode", "latency", "--in-flight", "2"], "--in-flight"),
         (&["bench", "--iterations", "0"], "iterations"),
         (&["bench", "--iterations", "1", "--seconds", "1"], "cannot be used with"),
@@ -115,6 +131,17 @@ fn wrong_usage_of_a_command_ends_with_64_on_one_line() {
         (&["--exec-under-lock"], "redbolt run"),
     ];
     refused(table);
+}
+
+#[test]
+fn no_advice_sends_an_option_of_run_behind_the_dashes_of_its_command() {
+    for name in ["run", "elect"] {
+        let ended = redbolt(&[name, "-x", "--", "true"]).expect(64);
+        assert!(ended.err.contains("unexpected argument '-x'"), "{ended:?}");
+        assert!(!ended.err.contains("-- -x"), "{ended:?}");
+    }
+    let ended = redbolt(&["run", "k", "--wiat", "5s", "--", "true"]).expect(64);
+    assert!(ended.err.contains("did you mean --wait?"), "{ended:?}");
 }
 
 #[test]

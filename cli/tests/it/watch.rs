@@ -31,6 +31,21 @@ fn in_a_pipe_each_change_is_a_line() {
 }
 
 #[test]
+fn in_a_pipe_a_change_that_the_line_does_not_show_is_no_line() {
+    let nodes = Nodes::start(3).unwrap();
+    let args = ["status", "k", "--watch", "--interval", "10ms"];
+    let mut running = Running::start(&nodes.urls(), &args);
+    assert!(running.line().ends_with("k is free"));
+    nodes.kill(0).unwrap();
+    for _ in 0..5 {
+        on(&nodes, &["status", "k"]).expect(0);
+    }
+    take(&nodes, "k");
+    let line = running.line();
+    assert!(!line.contains("free"), "{line}");
+}
+
+#[test]
 fn with_json_each_look_is_an_object_on_a_line() {
     let nodes = Nodes::start(3).unwrap();
     let args = ["--max-ttl", "2s", "status", "k", "--watch", "--interval", "10ms", "--json"];
