@@ -192,11 +192,6 @@ impl CallPlace {
             done: Arc::new(AtomicBool::new(false)),
         }
     }
-
-    /// Whether the lease that the call gets may go to another waiter afterwards.
-    pub(super) const fn may_pass(&self) -> bool {
-        matches!(self.kind, CallKind::Lock)
-    }
 }
 
 /// The remains of a call that has left its place. Dropping them may run foreign code.

@@ -64,19 +64,9 @@ impl Table {
         if !place.is_abandoned {
             return self.calls.finish(call, reply);
         }
-        let may_pass = place.may_pass();
         // No listener is left: the caller took it along when it gave the call up.
         self.calls.close(call);
-        match (reply, queue) {
-            (CallResult::Lock(Ok(lease)), Some(queue)) => {
-                self.give_back(queue, lease, may_pass, || now)
-            }
-            (CallResult::Adopt(Ok(lease)), Some(queue)) => {
-                self.leave(queue, lease);
-                Listener::None
-            }
-            _ => Listener::None,
-        }
+        self.take_back(queue, reply, || now).unwrap_or_default()
     }
 
     /// The network has decided a call for a key: the call holds the key, or the next one competes.

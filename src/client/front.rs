@@ -116,14 +116,9 @@ impl Front {
     /// As the drop of a call: no result follows.
     pub(crate) fn give_up(&mut self, engine: &mut Engine, ticket: Ticket, now: Instant) {
         self.open.retain(|(call, _)| *call != ticket.0);
-        let (queue, may_pass) = {
-            let place = self.table.calls.at(ticket.0);
-            (place.queue, place.may_pass())
-        };
-        let mut left = self.table.abandon(ticket.0);
-        if let (Some(CallResult::Lock(Ok(lease))), Some(queue)) = (left.reply.take(), queue) {
-            drop(self.table.give_back(queue, lease, may_pass, || now));
-        }
+        let queue = self.table.calls.at(ticket.0).queue;
+        let reply = self.table.abandon(ticket.0).reply.take();
+        drop(reply.map(|reply| self.table.take_back(queue, reply, || now)));
         self.carry_out(engine, now);
     }
 

@@ -27,6 +27,28 @@ impl Table {
         Listener::None
     }
 
+    /// Takes back what a call has won, and its caller has not taken. A lock that was
+    /// adopted stays as it is: its last holder may still hold it. Any other reply comes back.
+    pub(super) fn take_back(
+        &mut self,
+        queue: Option<QueueIndex>,
+        reply: CallResult,
+        now: impl FnOnce() -> Instant,
+    ) -> Result<Listener, CallResult> {
+        match (reply, queue) {
+            (CallResult::Lock(Ok(lease)), Some(queue)) => {
+                Ok(self.give_back(queue, lease, true, now))
+            }
+            (CallResult::Adopt(Ok(lease)), Some(queue)) => {
+                let id = lease.id();
+                lease.leave();
+                self.vacate(queue, id);
+                Ok(Listener::None)
+            }
+            (reply, _) => Err(reply),
+        }
+    }
+
     /// Hands the lease to the next call in its queue, without asking any node. If there is none,
     /// the lease may linger. Returns the lease if no call may have it and it may not linger. Reads the clock only if the time matters.
     fn pass_on(

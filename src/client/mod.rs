@@ -375,13 +375,15 @@ impl Client {
     /// Takes over a lock that another process holds or [gave away](Guard::detach), by extending it
     /// to the TTL of `options` from now. Of the other options, only keep-alive, announced and fence
     /// apply, because they concern the lease itself. The client never hands the lease to another
-    /// waiter: others know its token.
+    /// waiter: others know its token. A TTL that is shorter than what is left of the lock ends the lock
+    /// sooner, also for a process that still holds it. A call that is dropped leaves the lock as it is.
     ///
     /// # Errors
     ///
     /// [`ExtendError::Lost`] if no quorum holds the lock, [`ExtendError::NoQuorum`] if too few
     /// nodes answered: the client deletes nothing, but some nodes may have the new TTL.
-    /// [`ExtendError::Expired`] if the lease is over before the caller gets it.
+    /// [`ExtendError::Expired`] if the lease is over before the caller gets it. [`ExtendError::Busy`]
+    /// if this client has the lock, or a node may still run its delete of it.
     /// [`ExtendError::InvalidName`], [`ExtendError::InvalidTtl`], [`ExtendError::Full`] and
     /// [`ExtendError::Closed`].
     pub fn adopt(

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::calls::Taken;
-use super::calls::{CallKind, CallResult, Left, Listener, Stage};
+use super::calls::{CallKind, Left, Listener, Stage};
 use super::indices::CallIndex;
 use super::inner::{Caller, Owner, Then};
 use super::sleeping::Lead;
@@ -150,20 +150,12 @@ impl Drop for PendingCall {
         let (next, leads, _left) = self.owner.inner.with(|table| {
             let place = table.calls.at_mut(call);
             let leads = std::mem::take(&mut place.leads);
-            let (queue, may_pass) = (place.queue, place.may_pass());
+            let queue = place.queue;
             let mut left = table.abandon(call);
-            let next = match (left.reply.take(), queue) {
-                (Some(CallResult::Lock(Ok(lease))), Some(queue)) => {
-                    // The call has won, and its caller has not taken the lease: it goes to the next
-                    // in the queue.
-                    table.give_back(queue, lease, may_pass, now)
-                }
-                (Some(CallResult::Adopt(Ok(lease))), Some(queue)) => {
-                    table.leave(queue, lease);
-                    Listener::None
-                }
-                (reply, _) => {
-                    left.reply = reply;
+            let next = match left.reply.take().map(|reply| table.take_back(queue, reply, now)) {
+                Some(Ok(next)) => next,
+                other => {
+                    left.reply = other.and_then(Result::err);
                     Listener::None
                 }
             };

@@ -309,10 +309,12 @@ pub(super) fn adopted(done: Done<'_, '_>) -> Option<Result<Held, ExtendError>> {
     };
     Some(result.and_then(|lease| {
         let queue = done.queue.ok_or(ExtendError::Closed)?;
-        // The caller knows the token, so the client does not hand the lease on to another call.
-        let _seen = lease.token();
-        let held = Held::new(lease, Arc::clone(done.owner), queue, options.ttl);
-        if held.is_valid() { Ok(held) } else { Err(ExtendError::Expired) }
+        if lease.is_valid() {
+            return Ok(Held::new(lease, Arc::clone(done.owner), queue, options.ttl));
+        }
+        let late = CallResult::Adopt(Ok(lease));
+        let _left = done.owner.inner.with(|table| table.take_back(Some(queue), late, now));
+        Err(ExtendError::Expired)
     }))
 }
 

@@ -139,13 +139,6 @@ impl Table {
         self.vacate(queue, id);
     }
 
-    /// The caller of an adoption has given its call up. Its lock may still have its last holder.
-    pub(super) fn leave(&mut self, queue: QueueIndex, lease: Lease) {
-        let id = lease.id();
-        lease.leave();
-        self.vacate(queue, id);
-    }
-
     /// The lease has no holder in this process any more.
     pub(super) fn vacate(&mut self, queue: QueueIndex, lease: LeaseId) {
         if self.queues.is_held_by(queue, lease) {

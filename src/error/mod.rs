@@ -311,7 +311,8 @@ pub enum Unlocked {
     /// [lingers](crate::LockOptions::linger): then the nodes still hold the key.
     Released,
     /// Too few nodes answered to know. The client sends the other releases when those nodes come
-    /// back; else the keys end with their TTL.
+    /// back; else the keys end with their TTL. From now on no client may adopt the token: a release
+    /// that comes late would end its lease.
     Unknown,
 }
 

@@ -253,11 +253,11 @@ impl Locks {
     }
 
     /// Whether the client owes nothing for a slot any more: its offer has become a lease, which
-    /// deletes its keys by its own release.
+    /// deletes its keys by its own release, or is given away.
     fn is_debt_void(&self, slot_index: SlotIndex) -> bool {
         let slot = self.slots.at(slot_index);
-        let is_lease = slot.state().is_lock();
-        rules::is_debt_void(slot.was_offered() && is_lease)
+        let is_lease = slot.was_offered() && slot.state().is_lock();
+        rules::is_debt_void(is_lease) || slot.state() == TokenState::GivenAway
     }
 
     /// A node answered a release.
