@@ -97,12 +97,14 @@ fn judge_node(node: &Examined, clients: &Clients, advice: &mut Advice) {
 }
 
 /// What happened to a node that waits `left` for its vote. One that restarted waits until its age is the
-/// longest TTL, give or take the drift of clocks and the whole seconds of an age.
-fn since_when(uptime: Option<Duration>, left: Duration, max_ttl: Duration) -> String {
+/// longest TTL, give or take the drift of clocks and the whole seconds of an age. A node with a replica
+/// waits 13 s more, for it may have been promoted just before.
+fn since_when(node: &Examined, left: Duration, max_ttl: Duration) -> String {
     let most = max_ttl + max_ttl / 50 + Duration::from_secs(3);
-    match uptime {
+    let extra = Duration::from_secs(if node.was_replica || !node.fails_over { 0 } else { 13 });
+    match node.uptime {
         None => "restarted a short time ago".to_owned(),
-        Some(age) if age + left > most => "was promoted".to_owned(),
+        Some(age) if age + left > most + extra => "was promoted".to_owned(),
         Some(age) if age < Duration::from_secs(1) => "restarted just now".to_owned(),
         Some(age) => format!("restarted {} ago", short(age)),
     }
@@ -132,7 +134,7 @@ impl Judge<'_> {
     fn state(&mut self, max_ttl: Duration) {
         let node = self.node;
         if let NodeState::Quarantined(left) = node.state {
-            let what = since_when(node.uptime, left, max_ttl);
+            let what = since_when(node, left, max_ttl);
             let left = short(left);
             self.degrade(format!("{what} and may have forgotten locks; it votes again in {left}"));
         } else if node.state != NodeState::Admitted {
@@ -278,7 +280,7 @@ impl Judge<'_> {
         } else if node.fails_over && node.state == NodeState::Admitted {
             self.note(format!(
                 "connected replicas: {}. It grants no locks while a replica is away, and after a failover \
-                 it waits 13 s longer than after a restart: prefer a master without replicas",
+                 or a restart it waits 13 s longer than others: prefer a master without replicas",
                 node.replicas
             ));
         } else if node.was_replica && node.role.as_deref() == Some("master") {
