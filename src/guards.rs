@@ -9,7 +9,8 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum RestartGuard {
-    /// A restarted node's votes do not count until it has run for `max_ttl` plus the drift.
+    /// A restarted node's votes do not count until it has run for `max_ttl` plus the drift; of a node
+    /// with a replica, 13 s longer ([`FailoverGuard`]).
     #[default]
     On,
     /// Votes count at once. Safe only where every node keeps its keys across any restart
@@ -26,8 +27,8 @@ pub enum RestartGuard {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum FailoverGuard {
-    /// A node that has or had replicas, or was one, votes only if it would cease. After a failover
-    /// it does not vote for `max_ttl`, the drift and 13 s.
+    /// A node that has or had replicas, or was one, votes only if it would cease. After a failover, or
+    /// a restart, it does not vote for `max_ttl`, the drift and 13 s.
     #[default]
     On,
     /// Such a node votes as any other. **Two holders are possible** after a failover, unless the old

@@ -85,6 +85,9 @@
 //! `redbolt-cli` and `redbolt-embedded` have the same version. `sim` and `fuzzing` are for this
 //! project's own checks and may change at any time.
 //!
+//! Clients of different versions exclude each other: a lock is the same keys and commands. Where the
+//! number in the names of their channels (`redbolt:3:`) differs, they wait for each other by polling.
+//!
 //! Redbolt needs Rust 1.88 or later. A minor version may require a later Rust, if that Rust is at
 //! least six months old; a patch version never does. Linux is the main platform, and Redbolt also
 //! builds for macOS. On Windows the build stops with one compile error.

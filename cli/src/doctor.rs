@@ -20,7 +20,6 @@ use crate::inspect::{NodeReport, examine, search};
 use crate::names::SLOTS_MAX;
 use crate::output::{Paint, say, short, shown, together, us};
 use crate::progress::Progress;
-use crate::signals::{ENDING, Signals};
 use crate::table::Table;
 use crate::terminal::wrap;
 use crate::{holders, inspect, look, ls, settings, terminal};
@@ -39,23 +38,20 @@ const LABEL: usize = 10;
 const PAUSE: Duration = Duration::from_millis(200);
 
 pub(crate) fn run(global: &Global, args: &DoctorArgs) -> Result<(), Failure> {
-    let signals = args.wait.map(|_| Signals::watch(&ENDING, || {})).transpose()?;
+    Failure::by_signal(global.json)?;
     let end = args.wait.map(|wait| now() + wait);
     let spinner =
         args.wait.map(|_| Progress::spinner("waiting until the nodes are fit".to_owned()));
     let mut was_unfit = false;
     let Found { client, nodes, mut advice, clients, agreed } = loop {
-        let found = look(global, args, signals.as_ref())?;
+        let found = look(global, args)?;
         let left = end.map_or(Duration::ZERO, |end| now().until(end));
         let is_fit = found.advice.verdict() == Level::Ok;
         if is_fit && !was_unfit || left.is_zero() {
             break found;
         }
         was_unfit = !is_fit;
-        let signals = signals.as_ref();
-        if let Some(signal) = signals.and_then(|signals| signals.wait(PAUSE.min(left))) {
-            return Err(Failure::signal(signal));
-        }
+        thread::sleep(PAUSE.min(left));
     };
     drop(spinner);
     advice.checks.push(locks(global, &client, &clients)?);
@@ -81,9 +77,9 @@ struct Found {
 }
 
 /// Looks at the nodes like a client that meets them for the first time.
-fn look(global: &Global, args: &DoctorArgs, signals: Option<&Signals>) -> Result<Found, Failure> {
+fn look(global: &Global, args: &DoctorArgs) -> Result<Found, Failure> {
     let config = settings::config(global)?;
-    let client = look::opened(config.clone(), signals)?;
+    let client = look::opened(config.clone())?;
     let clients = Clients {
         lists: settings::quorums(global, &config)?,
         guard_is_on: global.restart_guard != Some(Switch::Off),

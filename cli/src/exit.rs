@@ -2,6 +2,9 @@
 
 use std::fmt::Display;
 use std::io;
+use std::process;
+use std::thread;
+use std::time::Duration;
 
 use redbolt::inspect::{NodeHealth, NodeState};
 use redbolt::{
@@ -13,7 +16,8 @@ use serde_json::{Value, json};
 use crate::inspect::{NodeKey, Searched};
 use crate::output::{note, say, shown, together, typed};
 use crate::remedy::fence_remedy;
-use crate::signals::Signal;
+use crate::signals::{ENDING, Signal, Signals};
+use crate::terminal::show_cursor;
 
 pub(crate) const OVERSOLD: u8 = 1;
 /// Locks are safe, and not all nodes vote.
@@ -76,6 +80,20 @@ impl Failure {
     pub(crate) fn signal(signal: Signal) -> Self {
         let number = u8::try_from(signal as i32).unwrap_or(0);
         Self::new(128 + number, INTERRUPTED, "")
+    }
+
+    /// From now on a signal ends the process: the command has nothing to give back. Call it before any
+    /// other thread starts.
+    pub(crate) fn by_signal(json: bool) -> Result<(), Self> {
+        let signals = Signals::watch(&ENDING, || {})?;
+        thread::Builder::new().name("end".into()).spawn(move || {
+            let Some(signal) = signals.wait(Duration::MAX) else { return };
+            let failure = Self::signal(signal);
+            show_cursor();
+            failure.report(json);
+            process::exit(failure.code.into());
+        })?;
+        Ok(())
     }
 
     /// Done, for a command that goes on until a signal ends it.

@@ -51,8 +51,8 @@ pub(crate) fn connected(
 
 /// A client of these settings, once each node is connected, or known not to be, or has had its
 /// time.
-pub(crate) fn opened(config: Config, signals: Option<&Signals>) -> Result<Client, Failure> {
-    settled(config, CONNECT_LIMIT, |_| false, signals)
+pub(crate) fn opened(config: Config) -> Result<Client, Failure> {
+    settled(config, CONNECT_LIMIT, |_| false, None)
 }
 
 fn settled(

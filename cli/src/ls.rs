@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
+use std::thread;
 use std::time::Duration;
 
 use redbolt::inspect::{NodeId, NodeMask};
@@ -13,7 +14,6 @@ use crate::args::{Global, LsArgs};
 use crate::exit::{DOCTOR, Failure, NO_QUORUM, TAKEN, not_searched};
 use crate::inspect::{Listing, NodeKey, Searched, SeenLock, Verdict, search};
 use crate::output::{counted, ms, note, say, short, shown};
-use crate::signals::{ENDING, Signals};
 use crate::table::Table;
 use crate::{holders, look, settings, terminal};
 
@@ -24,8 +24,8 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 const LIST_RIGHTS: &str = "grant the user +scan +getrange +pttl";
 
 pub(crate) fn run(global: &Global, args: &LsArgs) -> Result<(), Failure> {
-    let signals = args.wait.map(|_| Signals::watch(&ENDING, || {})).transpose()?;
-    let (client, config) = look::client_until(global, signals.as_ref())?;
+    Failure::by_signal(global.json)?;
+    let (client, config) = look::client(global)?;
     let lists = settings::quorums(global, &config)?;
     let limit = usize::try_from(args.limit).unwrap_or(usize::MAX);
     let end = args.wait.map(|wait| now() + wait);
@@ -46,9 +46,7 @@ pub(crate) fn run(global: &Global, args: &LsArgs) -> Result<(), Failure> {
             break (listing, count, is_unknown);
         }
         before = Some(all);
-        if let Some(signal) = signals.as_ref().and_then(|signals| signals.wait(LOOK_AGAIN)) {
-            return Err(Failure::signal(signal));
-        }
+        thread::sleep(LOOK_AGAIN);
     };
     if args.long {
         listing.locks.sort_by_key(|lock| Reverse(held_for(lock)));

@@ -88,7 +88,7 @@ impl Teller {
         if self.ended.recv_timeout(FIRST) != Err(RecvTimeoutError::Timeout) {
             return None;
         }
-        let client = look::opened(self.config.clone(), None).ok()?;
+        let client = look::opened(self.config.clone()).ok()?;
         let mut pause = PAUSE;
         loop {
             let why = self.look(&client)?;

@@ -13,7 +13,7 @@ use super::table::{Command, Task};
 use crate::driver::clock::now;
 use crate::driver::{Completion, Connecting, Driver, Outcome, Poller};
 use crate::engine::OpId;
-use crate::error::LockError;
+use crate::error::{ExtendError, LockError};
 use crate::key;
 use crate::query::Query;
 use crate::quorum::NodeMask;
@@ -269,6 +269,17 @@ impl Worker {
         }
     }
 
+    /// The call was given up. Another call may adopt the same lock at once.
+    fn leave_adopted(&mut self, call: CallIndex) {
+        for (_, reply) in self.replies.iter_mut().filter(|(of, _)| *of == call) {
+            if let CallResult::Adopt(result) = reply
+                && let Ok(lease) = std::mem::replace(result, Err(ExtendError::Cancelled))
+            {
+                lease.leave();
+            }
+        }
+    }
+
     fn reply(done: Completion) -> Option<CallResult> {
         Some(match done.result {
             Outcome::Lock(result) => CallResult::Lock(result),
@@ -362,7 +373,8 @@ impl Worker {
             Task::Look(look) => self.replies.push((call, look(driver))),
             Task::Cancel => {
                 if let Some(&Some(op)) = self.ops.get(call.place()) {
-                    driver.cancel(op);
+                    self.driver.cancel(op);
+                    self.gather();
                 } else if let Some(place) = self.asks.iter().position(|(_, of, _)| *of == call) {
                     self.asks.swap_remove(place);
                     self.replies.push((call, CallResult::Answers(Err(LockError::Cancelled))));
@@ -370,6 +382,7 @@ impl Worker {
                     self.connecting.swap_remove(place);
                     self.replies.push((call, CallResult::closed(CallKind::Connect, 0)));
                 }
+                self.leave_adopted(call);
             }
         }
     }

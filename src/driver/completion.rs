@@ -76,7 +76,7 @@ impl Driver {
         let engine = &mut self.engine;
         self.pool.take_dropped(|dropped, is_left| {
             if is_left {
-                engine.leave(dropped);
+                engine.leave(dropped, now);
             } else {
                 engine.release(dropped, now);
             }

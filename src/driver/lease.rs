@@ -350,7 +350,9 @@ impl LeasePool {
     pub(crate) fn copy_deadline(&mut self, engine: &Engine, id: LeaseId) {
         let (Some(place), Some(deadline)) = (engine.word(id), engine.deadline(id)) else { return };
         if let Some(state) = self.states.get(place as usize).filter(|state| state.id == id) {
-            state.deadline.store(deadline.as_nanos(), Ordering::Release);
+            let before = state.deadline.swap(deadline.as_nanos(), Ordering::Release);
+            // A lease that ends sooner may end a wait.
+            self.has_lost |= deadline.as_nanos() < before;
         }
         if engine.is_lost(id) {
             self.set_lost(place, id);

@@ -225,6 +225,21 @@ impl Engine {
         self.release_lease(lease.slot, heir, now);
     }
 
+    /// The keys of a lease, which are no set from now on.
+    pub(super) fn forget_lease(&mut self, lease: LeaseId) -> Vec<LeaseId> {
+        let keys = self.sets.forget(lease);
+        if keys.is_empty() { vec![lease] } else { keys }
+    }
+
+    /// From now on no claim of this client stands beside the lock.
+    pub(super) fn withdraw_claim(&mut self, lease: LeaseId, now: Instant) {
+        let is_held = self.locks.slots.held(lease).is_some();
+        if let Some(claim) = is_held.then(|| self.locks.take_claim(lease.slot)).flatten() {
+            let now = self.locks.now(now);
+            self.locks.delete_claim(&claim, lease.slot, now);
+        }
+    }
+
     /// Leaves a lease of one key, if it is held, to its TTL or to another client with its token.
     pub(super) fn give_up_key(&mut self, lease: LeaseId) {
         if self.locks.slots.held(lease).is_some() {

@@ -254,10 +254,11 @@ impl Engine {
         self.check_if_small();
     }
 
-    /// Forgets a lease whose last holder may still hold it: nothing is deleted.
-    pub(crate) fn leave(&mut self, lease: LeaseId) {
-        let keys = self.sets.forget(lease);
-        for key in if keys.is_empty() { vec![lease] } else { keys } {
+    /// Forgets a lease whose last holder may still hold it: of its keys none is deleted, but the
+    /// claims of this client are.
+    pub(crate) fn leave(&mut self, lease: LeaseId, now: Instant) {
+        for key in self.forget_lease(lease) {
+            self.withdraw_claim(key, now);
             self.give_up_key(key);
         }
         self.check_if_small();
@@ -274,7 +275,10 @@ impl Engine {
         let keys = self.sets.leases(lease);
         let keys = if keys.is_empty() { &[lease] } else { keys };
         keys.iter().try_for_each(|&key| self.locks.may_detach(key))?;
-        self.leave(lease);
+        for key in self.forget_lease(lease) {
+            self.give_up_key(key);
+        }
+        self.check_if_small();
         Ok(())
     }
 

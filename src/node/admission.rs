@@ -64,6 +64,36 @@ impl AdmissionRules {
     }
 }
 
+/// When a node last lost its keys, as far as the client knows: so long before a time. That may be
+/// before the clock began.
+#[derive(Clone, Copy, Debug)]
+struct Loss {
+    seen_at: Instant,
+    age: Duration,
+}
+
+impl Loss {
+    const fn now(now: Instant) -> Self {
+        Self { seen_at: now, age: Duration::ZERO }
+    }
+
+    /// The later of the two.
+    fn or_later(self, other: Self) -> Self {
+        if other.seen_at + self.age > self.seen_at + other.age { other } else { self }
+    }
+
+    /// When all that was granted before is over, if it lasts for `wait`.
+    fn over_at(self, wait: Duration) -> Instant {
+        wait.checked_sub(self.age).map_or_else(Instant::default, |left| self.seen_at + left)
+    }
+}
+
+impl Default for Loss {
+    fn default() -> Self {
+        Self { seen_at: Instant::default(), age: Duration::MAX }
+    }
+}
+
 /// The client's memory of a node across its connections.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
@@ -73,8 +103,7 @@ pub(crate) struct History {
     replid: Option<String>,
     /// The node's current incarnation does not vote before this.
     until: Instant,
-    /// For how long the last greeting showed that a loss of memory counts.
-    guard_time: Duration,
+    lost: Loss,
     /// When the node last answered anything.
     pub(crate) last_answer: Instant,
 }
@@ -130,39 +159,38 @@ impl History {
         let is_same = identity == self.identity && (identity.is_some() || facts.is_again);
         let same_process = self.known && is_same;
         let same_role = rules::was_always_master(self.replid == facts.replid);
-        let guard_time = rules.wait(facts);
-        let wait = match facts.uptime_s {
+        let age = match facts.uptime_s {
             // A changed replication id in one process: the node was a replica in between, and lost
             // its keys at an unknown time.
-            _ if same_process => guard_time,
+            _ if same_process => Duration::ZERO,
             Some(uptime) => {
                 let age = Duration::from_secs(rules::surely_lived_s(uptime));
-                let age = if rules::may_have_been_replica(facts.was_replica) {
+                if rules::may_have_been_replica(facts.was_replica) {
                     age.min(met_for(facts))
                 } else {
                     age
-                };
-                guard_time.saturating_sub(age)
+                }
             }
             // The node does not tell its age, and may just have restarted. Lenient admission
             // promises to trust a node that it meets for the first time.
-            None if rules.admission == Admission::Lenient && !self.known => Duration::ZERO,
-            None => guard_time,
+            None if rules.admission == Admission::Lenient && !self.known => Duration::MAX,
+            None => Duration::ZERO,
         };
-        if same_process && same_role {
-            // A replica may have come since the last greeting.
-            let until = self.until + guard_time.saturating_sub(self.guard_time);
-            self.until = rules::quarantine_after_reconnect(until, now);
-        } else {
-            // A quarantine outlasts the process that began it: an old master may still grant.
-            self.until = self.until.max(now + wait);
+        let is_met_again = same_process && same_role;
+        if !is_met_again {
+            self.lost = self.lost.or_later(Loss { seen_at: now, age });
             if self.known {
                 // The age that a node reports depends on its wall clock; the last answer of the
                 // older incarnation does not.
-                self.until = self.until.max(self.last_answer + guard_time);
+                self.lost = self.lost.or_later(Loss::now(self.last_answer));
             }
         }
-        self.guard_time = guard_time;
+        // A replica may have come since. A quarantine outlasts the process that began it: an old
+        // master may still grant.
+        self.until = self.until.max(self.lost.over_at(rules.wait(facts)));
+        if is_met_again {
+            self.until = rules::quarantine_after_reconnect(self.until, now);
+        }
         self.known = true;
         self.identity = identity;
         self.replid.clone_from(&facts.replid);
@@ -178,8 +206,8 @@ impl History {
 
     /// The node answered that it is not a master now: the keys that it granted may be gone.
     pub(crate) fn distrust(&mut self, rules: &AdmissionRules, now: Instant) {
+        self.lost = self.lost.or_later(Loss::now(now));
         self.until = self.until.max(now + rules.guard_time);
-        self.guard_time = rules.guard_time;
     }
 
     fn standing(&self, guard: RestartGuard, now: Instant) -> Standing {

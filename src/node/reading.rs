@@ -7,6 +7,7 @@ use crate::command::{Answer, classify, counter, time};
 use crate::error::Cause;
 use crate::resp::{Frame, Reply};
 use crate::rules;
+use crate::time::Instant;
 
 /// The facts that the answers on this connection have shown so far.
 #[derive(Clone, Debug, Default)]
@@ -21,6 +22,10 @@ pub(super) struct Reading {
     pub(super) number: u64,
     /// Set if an answer said that the node is not a master in service.
     pub(super) no_master: Option<Cause>,
+    /// When the look was written that has no answer yet.
+    pub(super) looked_at: Option<Instant>,
+    /// When the greeting, or the last look that has its answer, was written.
+    pub(super) seen_at: Instant,
 }
 
 impl Reading {
@@ -48,6 +53,7 @@ impl Reading {
             Request::Time => self.number(time, frame),
             Request::Look => {
                 let is_same = self.facts.is_same_master(&frame.reply());
+                self.seen_at = self.seen_at.max(self.looked_at.take().unwrap_or_default());
                 // The greeting under way tells more.
                 if self.greeting_open == 0 && rules::is_look_alarming(!is_same) {
                     self.no_master.get_or_insert(Cause::Replica);

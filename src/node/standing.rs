@@ -33,6 +33,7 @@ impl Node {
         self.reading.facts.logs_in = login.password.is_some();
         self.await_parts(&parts, now);
         self.greeted_at = now.attended;
+        self.reading.seen_at = now.real;
         self.enter(State::Greeting { since: now.attended });
     }
 
@@ -111,16 +112,18 @@ impl Node {
             return;
         }
         self.look_at = Some(now.real + BETWEEN_LOOKS);
-        if !self.is_stalled() && self.has_room_in_step(LOOK_LEN) {
+        let may_look = self.reading.looked_at.is_none() && !self.is_stalled();
+        if may_look && self.has_room_in_step(LOOK_LEN) {
             greeting::append_look(&mut self.output);
             self.pending.push_back(Pending { request: Request::Look, written_at: now.attended });
+            self.reading.looked_at = Some(now.real);
         }
     }
 
-    /// Whether a grant that is read now was given soon enough behind a look, if the node may fail over. A
-    /// client that stood still wrote none.
+    /// Whether a grant that is read now was given soon enough behind a look that has its answer, if the
+    /// node may fail over. A client that stood still wrote none.
     pub(crate) fn is_watched(&self, now: Now) -> bool {
-        self.look_at.is_none_or(|at| now.real <= at + BETWEEN_LOOKS)
+        self.look_at.is_none() || now.real <= self.reading.seen_at + 2 * BETWEEN_LOOKS
     }
 
     /// Asks the questions that the greeting has left open, if any: since when the node has been a

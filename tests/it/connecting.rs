@@ -205,7 +205,7 @@ fn a_client_that_was_opened_can_wait_until_a_quorum_votes() {
     urls.truncate(2);
     urls.push(nowhere.clone());
     let client = Client::open(fresh_config(urls)).unwrap();
-    assert_eq!((client.voters().count(), client.quorum()), (0, 2));
+    assert_eq!(client.quorum(), 2);
     client.ready(PATIENCE).wait().unwrap();
     assert!(client.is_ready() && client.voters().count() == 2);
 

@@ -164,7 +164,7 @@ fn a_key_that_the_user_may_not_touch_costs_the_nodes_nothing() {
             let ballot = no_quorum(client.try_lock("other", TTL).wait());
             assert_eq!(causes(&ballot), [Cause::KeyDenied]);
             assert_eq!(client.unlock_token("other", "token").wait().unwrap(), Unlocked::Unknown);
-            let error = client.adopt("other", "token", TTL).wait().unwrap_err();
+            let error = client.adopt("other", "another", TTL).wait().unwrap_err();
             assert!(error.to_string().contains(Cause::KeyDenied.text()), "{error}");
         }
         assert_eq!(dialects(&client), before, "{}", node.kind().name());

@@ -3,7 +3,7 @@
 
 use std::future::Future as _;
 use std::pin::Pin;
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use redbolt::{Cause, Client, ExtendError, LockError, UnlockError, Unlocked, now};
@@ -287,10 +287,13 @@ fn an_adoption_that_is_given_up_leaves_the_lock_as_it_is() {
     let guard = holder.try_lock("k", TTL).wait().unwrap();
     let token = guard.token().unwrap();
     let mut adoption = other.adopt("k", &token, TTL);
-    assert!(Pin::new(&mut adoption).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    let begun = Pin::new(&mut adoption).poll(&mut Context::from_waker(Waker::noop()));
     // The answers come before those of a later call.
     other.leader("k").wait().unwrap();
     drop(adoption);
+    if let Poll::Ready(taken) = begun {
+        given_away(taken.unwrap());
+    }
     assert_eq!(other.shutdown(PATIENCE).wait(), 0);
     // The driver has its result, and nobody takes that.
     let mut looped = Looped::connect(cluster.config());
@@ -303,4 +306,22 @@ fn an_adoption_that_is_given_up_leaves_the_lock_as_it_is() {
     assert_eq!(looped.driver().shutdown(PATIENCE), 0);
     assert_eq!(cluster.holders("k"), 3);
     assert_eq!(guard.unlock().wait().unwrap(), Unlocked::Released);
+}
+
+/// As a program does that limits the time of each try.
+#[test]
+fn an_adoption_that_was_given_up_is_tried_again_at_once() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let client = cluster.client();
+    let (key, token) = given_away(client.try_lock("k", TTL).wait().unwrap());
+    for _ in 0..20 {
+        let mut first = client.adopt(&key, &token, TTL);
+        let begun = Pin::new(&mut first).poll(&mut Context::from_waker(Waker::noop()));
+        drop(first);
+        let guard = match begun {
+            Poll::Ready(guard) => guard,
+            Poll::Pending => client.adopt(&key, &token, TTL).wait(),
+        };
+        given_away(guard.unwrap());
+    }
 }

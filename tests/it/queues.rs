@@ -183,3 +183,15 @@ fn a_call_whose_result_was_returned_takes_no_second_lock() {
     let _second = call.wait_for(PATIENCE);
     drop(guard);
 }
+
+#[test]
+fn a_lock_that_its_own_process_unlocks_by_its_token_goes_to_the_next_caller_at_once() {
+    let (_nodes, shared) = embedded(|config| config);
+    let guard = shared.try_lock("k", PATIENCE * 2).wait().unwrap();
+    thread::scope(|scope| {
+        let next = begin(scope, &shared, patient(TTL).timeout(PATIENCE), 1);
+        shared.unlock_token("k", guard.token().unwrap()).wait().unwrap();
+        assert!(guard.lost().wait_for(PATIENCE).is_some() && !guard.is_valid());
+        drop(next.join().unwrap().unwrap());
+    });
+}

@@ -195,15 +195,16 @@ impl Locks {
     }
 
     /// The vote of a node that granted. A grant that was read after the node said that it is not a
-    /// master does not count.
+    /// master does not count. Nor does one that came too long behind the last look at the node.
     #[inline]
     pub(super) fn vote_of_grant(&mut self, id: NodeId, now: Now) -> Vote {
-        let is_sound = self.nodes.at(id).is_plain() || self.is_believed_in_trouble(id, now);
-        let is_trusted = is_sound && self.nodes.at(id).is_watched(now);
-        if rules::is_grant_trusted(is_trusted) {
+        let is_trusted = self.nodes.at(id).is_plain() || self.is_believed_in_trouble(id, now);
+        if !rules::is_grant_trusted(is_trusted) {
+            Vote::Unknown(Cause::Quarantined)
+        } else if self.nodes.at(id).is_watched(now) {
             Vote::Granted
         } else {
-            Vote::Unknown(Cause::Quarantined)
+            Vote::Unknown(Cause::Timeout)
         }
     }
 

@@ -14,7 +14,7 @@ use super::handover::{Offers, Unsettled};
 use super::op::{OpId, Ops, Verdict};
 use super::prefix::Prefix;
 use super::settings::Settings;
-use super::slot::{LeaseId, Slots};
+use super::slot::{LeaseId, Slot, Slots};
 use super::steps::TokenInput;
 use super::timers::{Timer, Timers};
 use crate::client_name::ClientId;
@@ -31,7 +31,7 @@ use crate::generator::Generator;
 use crate::node::{Now, Request};
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
 use crate::rules;
-use crate::slab::{OpIndex, SlotIndex};
+use crate::slab::{Index as _, OpIndex, SlotIndex};
 use crate::time::{Instant, WallClock};
 use crate::token::TokenBytes;
 
@@ -71,6 +71,8 @@ pub(in crate::engine) struct Locks {
     pub(in crate::engine) offers: Offers,
     /// The oldest first.
     pub(in crate::engine) unsettled: VecDeque<Unsettled>,
+    /// The slots of locks from elsewhere. A slot that is used again may stand here, too.
+    pub(super) foreign: Vec<SlotIndex>,
     /// How long the nodes took to deny the last attempt that failed for denials.
     pub(in crate::engine) last_denial: Option<Duration>,
     /// The message for the next holder of a lock; kept for its memory.
@@ -120,6 +122,7 @@ impl Locks {
             batches: Batches::default(),
             offers: Offers::default(),
             unsettled: VecDeque::new(),
+            foreign: Vec::new(),
             last_denial: None,
             heir_text: Vec::new(),
             wall: None,
@@ -344,6 +347,33 @@ impl Locks {
             .map_or(0, |wait| u32::try_from(wait.as_millis()).unwrap_or(u32::MAX).max(1))
     }
 
+    /// The slot that has, or had, this drawn token for the key.
+    pub(in crate::engine) fn slot_with(&self, token: &[u8; 20], key: &[u8]) -> Option<SlotIndex> {
+        let slot_index = self.slot_of_token(token)?;
+        let slot = self.slots.get(slot_index)?;
+        let is_same = slot.token == TokenBytes::Drawn(*token) && slot.key.as_slice() == key;
+        is_same.then_some(slot_index)
+    }
+
+    /// The slot that a drawn token names.
+    pub(in crate::engine) fn slot_of_token(&self, token: &[u8; 20]) -> Option<SlotIndex> {
+        let named = token.last_chunk::<12>().and_then(|rest| rest.first_chunk::<4>())?;
+        SlotIndex::at((u32::from_le_bytes(*named) ^ self.slot_mask) as usize)
+    }
+
+    /// The slot of a lock that this client has, or is releasing.
+    pub(super) fn slot_in_hand(&self, key: &[u8], token: &TokenBytes) -> Option<SlotIndex> {
+        let drawn = match token {
+            TokenBytes::Drawn(token) => self.slot_with(token, key),
+            TokenBytes::Given(_) => None,
+        };
+        let is_it = |slot: &Slot| {
+            slot.state().is_in_hand() && slot.token == *token && slot.key.as_slice() == key
+        };
+        let mut slots = drawn.into_iter().chain(self.foreign.iter().copied());
+        slots.find(|&index| self.slots.get(index).is_some_and(is_it))
+    }
+
     /// A slot for a key and token from elsewhere: any node may hold the key.
     pub(in crate::engine) fn open_foreign(&mut self, key: &[u8], token: TokenBytes) -> SlotIndex {
         let ttl_ms = self.settings.max_ttl_ms;
@@ -354,6 +384,8 @@ impl Locks {
         slot.ttl_ms = ttl_ms;
         slot.ttl_longest_ms = ttl_ms;
         slot.ends = Instant::MAX;
+        self.foreign.retain(|index| self.slots.at(*index).state().is_in_hand());
+        self.foreign.push(slot_index);
         slot_index
     }
 }

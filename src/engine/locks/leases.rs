@@ -166,7 +166,7 @@ impl Locks {
             let kind = self.ops.at(op).kind;
             if kind == OpKind::Keep {
                 self.end_keep_alive(slot_index);
-            } else if kind == OpKind::Extend {
+            } else if matches!(kind, OpKind::Extend | OpKind::Adopt) {
                 let is_expired = cause == LostCause::Expired;
                 self.finish(op, if is_expired { Verdict::Expired } else { Verdict::Lost });
             }

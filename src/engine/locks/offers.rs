@@ -29,7 +29,7 @@ use crate::node::Now;
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
 use crate::round::Round;
 use crate::rules;
-use crate::slab::{Index as _, OpIndex, SlotIndex};
+use crate::slab::{OpIndex, SlotIndex};
 use crate::time::Instant;
 use crate::token::TokenBytes;
 use crate::witness::{Sight, saw};
@@ -223,23 +223,9 @@ impl Locks {
         }
     }
 
-    /// The slot that has, or had, this drawn token for the key.
-    pub(in crate::engine) fn slot_with(&self, token: &[u8; 20], key: &[u8]) -> Option<SlotIndex> {
-        let slot_index = self.slot_of_token(token)?;
-        let slot = self.slots.get(slot_index)?;
-        let is_same = slot.token == TokenBytes::Drawn(*token) && slot.key.as_slice() == key;
-        is_same.then_some(slot_index)
-    }
-
     /// The call that offers to take the key over by this token.
     pub(in crate::engine) fn receiver(&self, token: &[u8; 20], key: &[u8]) -> Option<OpIndex> {
         self.offers.open.get(self.slot_with(token, key)?).copied()
-    }
-
-    /// The slot that a drawn token names.
-    pub(in crate::engine) fn slot_of_token(&self, token: &[u8; 20]) -> Option<SlotIndex> {
-        let named = token.last_chunk::<12>().and_then(|rest| rest.first_chunk::<4>())?;
-        SlotIndex::at((u32::from_le_bytes(*named) ^ self.slot_mask) as usize)
     }
 
     /// A quorum of nodes has the token of the offer: the call has its lease.

@@ -11,7 +11,6 @@
 use super::core::Locks;
 use super::handover::Heir;
 use super::op::{OpId, OpKind, Verdict};
-use super::slot::Slot;
 use super::steps::{TokenInput, TokenState};
 use crate::command::{Answer, ReleaseStep, append_release};
 use crate::engine::event::{Event, LostCause};
@@ -44,16 +43,6 @@ impl Locks {
         self.release_slot(slot_index, None, now);
         self.slots.free_if_unnamed(slot_index);
         result
-    }
-
-    /// The slot of a lock that this client has, or is releasing. Costs a look at every slot.
-    pub(super) fn slot_in_hand(&self, key: &[u8], token: &TokenBytes) -> Option<SlotIndex> {
-        let is_it = |slot: &Slot| {
-            !matches!(slot.state(), TokenState::Free | TokenState::GivenAway)
-                && slot.token == *token
-                && slot.key.as_slice() == key
-        };
-        self.slots.iter().find_map(|(index, slot)| is_it(slot).then_some(index))
     }
 
     /// An extension under way ends with the release: the two never race.

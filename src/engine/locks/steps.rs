@@ -87,6 +87,11 @@ impl TokenState {
         self.is_lock() || matches!(self, Self::Offered)
     }
 
+    /// Whether the client has the lock, may get it, or is releasing it.
+    pub(in crate::engine) const fn is_in_hand(self) -> bool {
+        !matches!(self, Self::Free | Self::GivenAway)
+    }
+
     /// Whether its keys are deleted, or being deleted.
     pub(in crate::engine) const fn is_deleted(self) -> bool {
         matches!(self, Self::Between | Self::Released)

@@ -225,7 +225,7 @@ fn adopts(rig: &mut Rig, ttl: Duration) -> bool {
     let Some(Event::Adopt { result, .. }) = rig.engine.poll_event(rig.now) else {
         panic!("not adopted")
     };
-    result.map(|lease| rig.engine.leave(lease)).is_ok()
+    result.map(|lease| rig.engine.leave(lease, rig.now)).is_ok()
 }
 
 #[test]
@@ -257,8 +257,50 @@ pub(super) fn a_lock_is_not_adopted_while_this_client_has_it_or_deletes_it() {
     rig.advance(1_100 * MS);
     rig.answer_all(0..3, ":0\r\n");
     assert!(adopts(&mut rig, TTL));
+    let op = adopt(&mut rig).unwrap();
+    assert!(matches!(adopt(&mut rig), Err(ExtendError::Busy)), "it is about to have the lock");
+    rig.engine.cancel(op, rig.now);
+    assert!(rig.engine.poll_event(rig.now).is_some());
     adopt(&mut rig).unwrap();
+    (0..3).for_each(|index| (0..2).for_each(|_| rig.answer(index, "+OK\r\n")));
+    assert!(matches!(rig.engine.poll_event(rig.now), Some(Event::Adopt { result: Ok(_), .. })));
     assert!(matches!(adopt(&mut rig), Err(ExtendError::Busy)), "it has the lock");
+}
+
+#[test]
+fn a_lock_that_this_client_unlocks_by_its_token_is_lost_at_once() {
+    let mut rig = Rig::new(3);
+    let lease = rig.lease("a");
+    let (_, token) = rig.engine.lease_name(lease).unwrap();
+    rig.engine.unlock_token(b"a", token.as_bytes(), rig.now).unwrap();
+    assert_eq!(rig.engine.deadline(lease), Some(rig.now));
+    // The adoption of another is under way.
+    rig.engine.adopt(b"b", b"tok", &LockOptions::new(TTL), rig.now).unwrap();
+    rig.engine.unlock_token(b"b", b"tok", rig.now).unwrap();
+    assert!(matches!(
+        rig.engine.poll_event(rig.now),
+        Some(Event::Adopt { result: Err(ExtendError::Lost(_)), .. })
+    ));
+}
+
+#[test]
+fn a_lease_that_is_left_is_forgotten_with_its_claims_and_its_keys_stay() {
+    let mut rig = Rig::new(3);
+    let options = LockOptions::new(TTL).keep_alive().announced();
+    let locks = [(b"a", b"one"), (b"b", b"two")];
+    rig.engine.adopt_all(&locks, &options, rig.now).unwrap();
+    (0..3).for_each(|index| (0..2).for_each(|_| rig.answer(index, "+OK\r\n")));
+    let Some(Event::Adopt { result: Ok(lease), .. }) = rig.engine.poll_event(rig.now) else {
+        panic!("not adopted")
+    };
+    rig.clear();
+    rig.engine.leave(lease, rig.now);
+    rig.collect();
+    let keys: Vec<_> = rig.inbox[0].drain(..).map(|words| words[1..].join(" ")).collect();
+    assert!(keys.iter().all(|words| words.contains(":elected")), "{keys:?}");
+    assert_eq!(keys.len(), 2);
+    rig.advance(TTL);
+    assert!(rig.waiting(0).is_empty(), "no extension follows");
 }
 
 /// An adoption for a tenth of the TTL that ends before two of the nodes have answered.

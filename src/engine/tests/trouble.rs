@@ -159,6 +159,19 @@ pub(super) fn a_node_that_restarted_while_the_client_stood_still_waits_for_all_o
     assert!(restarted_at.until(now + left) >= TTL, "it votes too soon");
 }
 
+/// The looks that would show a failover stand behind the SET.
+#[test]
+fn a_look_behind_a_set_says_nothing_of_its_grant() {
+    let mut rig = with_replica();
+    rig.acquire("a");
+    rig.advance(6_000 * MS);
+    assert_eq!(rig.waiting(0), ["SET", "INFO"]);
+    rig.answer(0, "+OK\r\n");
+    let info = replication("a");
+    rig.answer(0, &format!("${}\r\n{info}\r\n", info.len()));
+    assert_eq!(vote_of(&rig.refused(), 0), Vote::Unknown(Cause::Timeout));
+}
+
 /// One master that may fail over, watched by a client that has just connected.
 fn with_replica() -> Rig {
     let mut rig = Rig::unconnected(1, |config| {
