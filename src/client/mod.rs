@@ -354,7 +354,9 @@ impl Client {
     }
 
     /// Deletes `key` on every node where it holds `token`: releases a lock that another process
-    /// holds or [gave away](Guard::detach).
+    /// holds or [gave away](Guard::detach). The holder's client is told, if it can be reached: it
+    /// extends a lease that it keeps alive, and gives the lease to no further caller. A guard of this
+    /// client that holds the lock is over at once.
     ///
     /// # Errors
     ///

@@ -6,6 +6,8 @@
 //!   token.
 //! - A caller gives a lease away only while no node may still run an earlier delete or extension of
 //!   it. A later run would come behind the commands of the client that adopts the lease.
+//! - A client adopts no lock that it has, or of which it owes a delete: its own commands would end
+//!   the lease.
 //! - An adoption that fails may leave an extension on a connection that ends. The client remembers the
 //!   node: it does not count in a longer adoption of the same lock, unless it restarts.
 
