@@ -9,7 +9,7 @@ use std::time::Duration;
 use redbolt::inspect::{NodeHealth, NodeState};
 use redbolt::{
     Ballot, Cause, ConfigError, ConnectError, DetachError, ExtendError, LockError, UnlockError,
-    Vote,
+    Vote, now,
 };
 use serde_json::{Value, json};
 
@@ -17,7 +17,10 @@ use crate::inspect::{NodeKey, Searched};
 use crate::output::{note, say, shown, together, typed};
 use crate::remedy::fence_remedy;
 use crate::signals::{ENDING, Signal, Signals};
-use crate::terminal::show_cursor;
+use crate::terminal::{clear_line, show_cursor};
+
+/// How long the report of a signal waits for a pipe that takes nothing.
+const PATIENCE: Duration = Duration::from_millis(200);
 
 pub(crate) const OVERSOLD: u8 = 1;
 /// Locks are safe, and not all nodes vote.
@@ -89,9 +92,16 @@ impl Failure {
         thread::Builder::new().name("end".into()).spawn(move || {
             let Some(signal) = signals.wait(Duration::MAX) else { return };
             let failure = Self::signal(signal);
+            let code = failure.code.into();
             show_cursor();
-            failure.report(json);
-            process::exit(failure.code.into());
+            clear_line();
+            // The command may hold stdout while a full pipe takes nothing.
+            let report = thread::spawn(move || failure.report(json));
+            let end = now() + PATIENCE;
+            while !report.is_finished() && now() < end {
+                thread::sleep(PATIENCE / 20);
+            }
+            process::exit(code);
         })?;
         Ok(())
     }

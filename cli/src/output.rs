@@ -9,7 +9,7 @@ pub(crate) use redbolt::inspect::shown;
 use serde_json::Value;
 
 use crate::remedy::told;
-use crate::terminal::is_live;
+use crate::terminal::clear_line;
 
 /// Writes one line, or several, to stdout.
 pub(crate) fn say(text: impl Display) -> io::Result<()> {
@@ -25,9 +25,7 @@ pub(crate) fn note(text: impl Display) {
 
 /// As [`note`], in a place where a progress bar may stand.
 pub(crate) fn note_between(text: impl Display) {
-    if is_live(&io::stderr()) {
-        let _ = write!(io::stderr().lock(), "\r\x1b[K");
-    }
+    clear_line();
     note(text);
 }
 

@@ -76,6 +76,13 @@ pub(crate) fn show_cursor() {
     }
 }
 
+/// Removes a line that shows progress.
+pub(crate) fn clear_line() {
+    if is_live(&io::stderr()) {
+        let _ = write!(io::stderr().lock(), "\r\x1b[K");
+    }
+}
+
 /// `text`, broken between words if a line is wider than `columns`; lines after the first begin with
 /// `indent` blanks.
 pub(crate) fn wrap(text: &str, indent: usize, columns: Option<usize>) -> String {

@@ -149,7 +149,8 @@ impl Worker {
         }
         let asking = self.ask_due();
         let connecting = self.connected_by();
-        if !self.replies.is_empty() {
+        // The cancel of a call may have taken the event that tells of a loss.
+        if !self.replies.is_empty() || self.driver.has_loss() {
             return Some(Instant::default());
         }
         Some([asking, connecting].into_iter().flatten().min().unwrap_or(Instant::MAX))

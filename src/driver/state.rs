@@ -84,6 +84,11 @@ impl Driver {
         self.engine.has_event() || self.pool.has_lost || self.engine.waited_for().next().is_some()
     }
 
+    /// Whether [`take_loss`](Self::take_loss) has one to tell.
+    pub(crate) const fn has_loss(&self) -> bool {
+        self.pool.has_lost
+    }
+
     /// Whether a lease was lost since the last call, kept alive or not.
     pub(crate) const fn take_loss(&mut self) -> bool {
         std::mem::replace(&mut self.pool.has_lost, false)

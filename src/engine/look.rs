@@ -201,6 +201,12 @@ impl Engine {
         self.locks.slots.in_use() - self.locks.offers_remembered()
     }
 
+    /// How many locks from elsewhere the client looks for before it adopts one.
+    #[cfg(test)]
+    pub(crate) const fn foreign_slots(&self) -> usize {
+        self.locks.foreign.len()
+    }
+
     /// How many releases the client owes or has unanswered, over all nodes, that may be done by
     /// `until`.
     #[must_use]

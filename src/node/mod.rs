@@ -101,6 +101,7 @@ impl Node {
         self.stalled_at = None;
         self.reading.greeting_open = 0;
         self.reading.no_master = None;
+        self.reading.looks.clear();
         self.channel.close();
         std::mem::take(&mut self.pending)
     }

@@ -1,5 +1,7 @@
 //! The meaning of the decoder's frames, by the request that each answers.
 
+use std::collections::VecDeque;
+
 use super::greeting::Facts;
 use super::pending::{Pending, Request};
 use super::state::Step;
@@ -22,8 +24,8 @@ pub(super) struct Reading {
     pub(super) number: u64,
     /// Set if an answer said that the node is not a master in service.
     pub(super) no_master: Option<Cause>,
-    /// When the look was written that has no answer yet.
-    pub(super) looked_at: Option<Instant>,
+    /// When each look was written that has no answer yet.
+    pub(super) looks: VecDeque<Instant>,
     /// When the greeting, or the last look that has its answer, was written.
     pub(super) seen_at: Instant,
 }
@@ -53,7 +55,7 @@ impl Reading {
             Request::Time => self.number(time, frame),
             Request::Look => {
                 let is_same = self.facts.is_same_master(&frame.reply());
-                self.seen_at = self.seen_at.max(self.looked_at.take().unwrap_or_default());
+                self.seen_at = self.seen_at.max(self.looks.pop_front().unwrap_or_default());
                 // The greeting under way tells more.
                 if self.greeting_open == 0 && rules::is_look_alarming(!is_same) {
                     self.no_master.get_or_insert(Cause::Replica);

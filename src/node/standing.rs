@@ -99,7 +99,7 @@ impl Node {
         if self.is_admitted() {
             self.end_trouble_of_greeting();
             if rules.failover_guard == FailoverGuard::On && self.reading.facts.fails_over() {
-                self.look_at = Some(now.real + BETWEEN_LOOKS);
+                self.look_at = Some(self.reading.seen_at + BETWEEN_LOOKS);
             }
         }
         true
@@ -112,11 +112,10 @@ impl Node {
             return;
         }
         self.look_at = Some(now.real + BETWEEN_LOOKS);
-        let may_look = self.reading.looked_at.is_none() && !self.is_stalled();
-        if may_look && self.has_room_in_step(LOOK_LEN) {
+        if !self.is_stalled() && self.has_room_in_step(LOOK_LEN) {
             greeting::append_look(&mut self.output);
             self.pending.push_back(Pending { request: Request::Look, written_at: now.attended });
-            self.reading.looked_at = Some(now.real);
+            self.reading.looks.push_back(now.real);
         }
     }
 

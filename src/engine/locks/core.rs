@@ -72,7 +72,7 @@ pub(in crate::engine) struct Locks {
     /// The oldest first.
     pub(in crate::engine) unsettled: VecDeque<Unsettled>,
     /// The slots of locks from elsewhere. A slot that is used again may stand here, too.
-    pub(super) foreign: Vec<SlotIndex>,
+    pub(in crate::engine) foreign: Vec<SlotIndex>,
     /// How long the nodes took to deny the last attempt that failed for denials.
     pub(in crate::engine) last_denial: Option<Duration>,
     /// The message for the next holder of a lock; kept for its memory.
@@ -384,7 +384,8 @@ impl Locks {
         slot.ttl_ms = ttl_ms;
         slot.ttl_longest_ms = ttl_ms;
         slot.ends = Instant::MAX;
-        self.foreign.retain(|index| self.slots.at(*index).state().is_in_hand());
+        let slots = &self.slots;
+        self.foreign.retain(|&it| it != slot_index && slots.at(it).state().is_in_hand());
         self.foreign.push(slot_index);
         slot_index
     }

@@ -174,7 +174,7 @@ impl Locks {
         let Some(keep_index) = keep_index else { return };
         self.timers.remove(Timer::Keep(keep_index));
         let keep = self.keeps.at_mut(keep_index);
-        if !std::mem::replace(&mut keep.is_lost, true) {
+        if keep.is_held && !std::mem::replace(&mut keep.is_lost, true) {
             let op = keep.op;
             self.observe(Happening::Lost { slot: slot_index, cause });
             self.done.push_back(Done::Loss { op, lease, cause });

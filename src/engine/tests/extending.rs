@@ -268,6 +268,17 @@ pub(super) fn a_lock_is_not_adopted_while_this_client_has_it_or_deletes_it() {
 }
 
 #[test]
+fn a_client_remembers_locks_from_elsewhere_only_while_it_has_them() {
+    let mut rig = Rig::new(1);
+    for _ in 0..100 {
+        rig.engine.unlock_token(b"a", b"tok", rig.now).unwrap();
+        rig.answer(0, ":1\r\n");
+        assert!(rig.engine.poll_event(rig.now).is_some());
+    }
+    assert!(rig.engine.foreign_slots() <= 1);
+}
+
+#[test]
 fn a_lock_that_this_client_unlocks_by_its_token_is_lost_at_once() {
     let mut rig = Rig::new(3);
     let lease = rig.lease("a");

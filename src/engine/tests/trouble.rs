@@ -165,10 +165,9 @@ fn a_look_behind_a_set_says_nothing_of_its_grant() {
     let mut rig = with_replica();
     rig.acquire("a");
     rig.advance(6_000 * MS);
-    assert_eq!(rig.waiting(0), ["SET", "INFO"]);
+    let waiting = rig.waiting(0);
+    assert_eq!((waiting[0].as_str(), waiting[1].as_str()), ("SET", "INFO"));
     rig.answer(0, "+OK\r\n");
-    let info = replication("a");
-    rig.answer(0, &format!("${}\r\n{info}\r\n", info.len()));
     assert_eq!(vote_of(&rig.refused(), 0), Vote::Unknown(Cause::Timeout));
 }
 
@@ -177,11 +176,15 @@ fn with_replica() -> Rig {
     let mut rig = Rig::unconnected(1, |config| {
         config.restart_guard(RestartGuard::On).node_timeout(60_000 * MS)
     });
+    greet_with_replica(&mut rig);
+    rig
+}
+
+fn greet_with_replica(rig: &mut Rig) {
     rig.greet(0, HELLO, &replication("a"));
     assert_eq!(rig.waiting(0), ["CONFIG"]);
     rig.answer(0, "-NOPERM no settings\r\n");
-    assert_eq!(state(&rig, 0), NodeState::Admitted);
-    rig
+    assert_eq!(state(rig, 0), NodeState::Admitted);
 }
 
 fn replication(replid: &str) -> String {
@@ -202,6 +205,24 @@ fn a_client_that_stood_still_looks_for_a_failover_before_it_asks_for_a_vote() {
     rig.answer(0, &format!("${}\r\n{info}\r\n", info.len()));
     rig.answer(0, "+OK\r\n");
     assert!(matches!(rig.refused(), LockError::NoQuorum(_)));
+}
+
+/// Their answers never come.
+#[test]
+fn looks_that_are_lost_with_their_connection_are_followed_by_others() {
+    let mut rig = with_replica();
+    rig.advance(4_000 * MS);
+    assert_eq!(rig.waiting(0), ["INFO"; 4]);
+    rig.lose(0);
+    greet_with_replica(&mut rig);
+    rig.advance(3_000 * MS);
+    let info = replication("a");
+    while !rig.waiting(0).is_empty() {
+        rig.answer(0, &format!("${}\r\n{info}\r\n", info.len()));
+    }
+    rig.acquire("a");
+    rig.answer(0, "+OK\r\n");
+    rig.locked();
 }
 
 #[test]
