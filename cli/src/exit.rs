@@ -3,13 +3,14 @@
 use std::fmt::Display;
 use std::io;
 use std::process;
+use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
 use redbolt::inspect::{NodeHealth, NodeState};
 use redbolt::{
     Ballot, Cause, ConfigError, ConnectError, DetachError, ExtendError, LockError, UnlockError,
-    Vote, now,
+    Vote,
 };
 use serde_json::{Value, json};
 
@@ -96,11 +97,13 @@ impl Failure {
             show_cursor();
             clear_line();
             // The command may hold stdout while a full pipe takes nothing.
-            let report = thread::spawn(move || failure.report(json));
-            let end = now() + PATIENCE;
-            while !report.is_finished() && now() < end {
-                thread::sleep(PATIENCE / 20);
-            }
+            let (sender, reported) = channel();
+            thread::spawn(move || {
+                failure.report(json);
+                sender.send(())
+            });
+            // A report that does not come in time is left out.
+            let _ = reported.recv_timeout(PATIENCE);
             process::exit(code);
         })?;
         Ok(())

@@ -27,8 +27,9 @@ impl Table {
         Listener::None
     }
 
-    /// Takes back what a call has won, and its caller has not taken. A lock that was
-    /// adopted stays as it is: its last holder may still hold it. Any other reply comes back.
+    /// Takes back what a call has won and its caller has not taken: the next call in the queue gets the
+    /// lease. A lock that was adopted stays as it is, because its last holder may still hold it. Any
+    /// other reply comes back.
     pub(super) fn take_back(
         &mut self,
         queue: Option<QueueIndex>,
