@@ -403,18 +403,17 @@ impl World {
         }
     }
 
-    /// Hands bytes to the engine, in one piece or in many.
+    /// Hands bytes to the engine in one piece, or the first of them one by one: servers cut elsewhere.
     fn deliver(&mut self, client: usize, node: NodeId, bytes: &[u8], now: Instant) {
         let engine = &mut self.clients[client].engine;
+        let mut singly = 0;
         if self.random.chance(self.plan.one_byte) {
             self.counts.fault(Fault::OneByteRead);
-            for byte in bytes {
-                engine.handle_bytes(node, std::slice::from_ref(byte), now);
-            }
-        } else {
-            for piece in bytes.chunks(16 << 10) {
-                engine.handle_bytes(node, piece, now);
-            }
+            singly = bytes.len().min(64);
+        }
+        let (first, rest) = bytes.split_at(singly);
+        for piece in first.chunks(1).chain(rest.chunks(16 << 10)) {
+            engine.handle_bytes(node, piece, now);
         }
     }
 

@@ -6,6 +6,7 @@ use super::random::Random;
 use super::world::{Event, World};
 use redbolt_embedded::model::{Life, Memory, Progress, Server, ServerOptions};
 
+use std::io::BufRead as _;
 use std::time::Duration;
 
 /// One master and the machine it runs on.
@@ -178,7 +179,10 @@ impl World {
         ];
         let conn = &mut self.conns[id];
         let node = &self.nodes[conn.node];
-        for line in out.split(|&byte| byte == b'\n') {
+        let mut rest = out;
+        while !rest.is_empty() {
+            let (line, after) = rest.split_at(find(rest, b'\n').map_or(rest.len(), |end| end + 1));
+            rest = after;
             if line.first() == Some(&b'-') {
                 for (start, path) in ERRORS {
                     if line.starts_with(start) {
@@ -294,13 +298,21 @@ fn commands(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let mut len = 0;
         while len < bytes.len() && (len == 0 || !bytes[..len].ends_with(b"\r\n")) {
-            let star = bytes[len..].iter().skip(1).position(|byte| *byte == b'*');
-            len = star.map_or(bytes.len(), |star| len + 1 + star);
+            len += 1;
+            len += find(&bytes[len..], b'*').unwrap_or(bytes.len() - len);
         }
         let (command, rest) = bytes.split_at(len);
         bytes = rest;
         (len > 0).then_some(command)
     })
+}
+
+/// The place of a byte. `skip_until` compares many bytes at a time, which spares a twentieth of a seed.
+fn find(bytes: &[u8], wanted: u8) -> Option<usize> {
+    let mut rest = bytes;
+    rest.skip_until(wanted).expect("a slice can be read");
+    let len = bytes.len() - rest.len();
+    (bytes[..len].last() == Some(&wanted)).then(|| len - 1)
 }
 
 /// Traces what a server ran and what it said.

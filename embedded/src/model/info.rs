@@ -64,7 +64,7 @@ fn server(server: &mut Server, now_ms: i64, text: &mut String) {
     field(text, "arch_bits", 64);
     let [high, low, ..] = server.life.run_id;
     field(text, "process_id", u16::from_be_bytes([high, low]));
-    field(text, "run_id", Hex(&server.life.run_id));
+    field(text, "run_id", hex(&server.life.run_id));
     field(text, "tcp_port", server.life.port);
     field(text, "server_time_usec", now_ms.saturating_mul(1000));
     field(text, "uptime_in_seconds", uptime_s);
@@ -118,8 +118,8 @@ fn replication(server: &mut Server, _now_ms: i64, text: &mut String) {
     }
     field(text, "connected_slaves", 0);
     field(text, "master_failover_state", "no-failover");
-    field(text, "master_replid", Hex(&server.life.replid));
-    field(text, "master_replid2", Hex(server.life.replid2.as_ref().unwrap_or(&[0; 20])));
+    field(text, "master_replid", hex(&server.life.replid));
+    field(text, "master_replid2", hex(server.life.replid2.as_ref().unwrap_or(&[0; 20])));
     field(text, "master_repl_offset", 0);
     field(text, "second_repl_offset", if server.life.replid2.is_some() { 1 } else { -1 });
 }
@@ -231,10 +231,7 @@ pub(super) fn time(call: &mut Call<'_>) {
     reply.text(&(now_ms.rem_euclid(1000) * 1000).to_string());
 }
 
-struct Hex<'a>(&'a [u8]);
-
-impl std::fmt::Display for Hex<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
+fn hex(bytes: &[u8]) -> String {
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
 }
