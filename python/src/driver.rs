@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //!
-//! - Futures are settled when the mutex is free again: their callbacks may run code of any kind.
+//! - Futures are settled, and exceptions made, when the mutex is free again: both run code of any kind.
 //! - If an operation or a lease needs the driver at some time, the event loop has a call of `drive` by
 //!   then.
 //! - A lease whose future is over goes back to the driver, which releases it.
@@ -29,7 +29,7 @@ use crate::time::duration;
 /// Drives locks in one event loop; for `redbolt.asyncio` alone.
 #[pyclass(module = "redbolt._redbolt", frozen)]
 pub(crate) struct Driver {
-    // Every thread that takes it has the GIL and keeps it.
+    // Every thread that takes it has the GIL and keeps it: no code of Python runs meanwhile.
     driving: Own<Mutex<Driving>>,
     event_loop: Py<PyAny>,
     retry: Retry,
@@ -106,10 +106,12 @@ impl Driver {
     ) -> PyResult<Bound<'py, PyAny>> {
         let (py, this) = (slf.py(), slf.get());
         let future = this.event_loop.bind(py).call_method0(intern!(py, "create_future"))?;
-        let mut driving = this.driving()?;
-        let id = begin(driving.driver.as_mut().ok_or(Failure::Closed)?)?;
-        driving.enter(Op { id, kind, future: Some(future.clone().unbind()) });
-        drop(driving);
+        let begun = this.driving().and_then(|mut driving| {
+            let id = begin(driving.driver.as_mut().ok_or(Failure::Closed)?)?;
+            driving.enter(Op { id, kind, future: Some(future.clone().unbind()) });
+            Ok(())
+        });
+        begun?;
         Self::wake(slf)?;
         Ok(future)
     }

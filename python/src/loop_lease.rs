@@ -23,7 +23,7 @@ use crate::time::duration;
 #[pyclass(name = "Lease", module = "redbolt.asyncio", frozen)]
 pub(crate) struct LoopLease {
     driver: Py<Driver>,
-    // Every thread that takes it has the GIL and keeps it.
+    // Every thread that takes it has the GIL and keeps it: no code of Python runs meanwhile.
     lease: Own<Mutex<Option<Lease>>>,
 }
 
@@ -102,9 +102,10 @@ impl LoopLease {
     /// the lease was unlocked before, and `LimitReached` at a limit of the client.
     fn extend<'py>(&self, py: Python<'py>, ttl: f64) -> PyResult<Bound<'py, PyAny>> {
         let ttl = duration("ttl", ttl)?;
-        let held = self.held().ok_or(Failure::Fork)?;
-        let lease = held.as_ref().ok_or(Failure::Unlocked)?;
-        Driver::submit(self.driver.bind(py), Kind::Extend, |driver| Ok(driver.extend(lease, ttl)?))
+        Driver::submit(self.driver.bind(py), Kind::Extend, |driver| {
+            let held = self.held().ok_or(Failure::Fork)?;
+            Ok(driver.extend(held.as_ref().ok_or(Failure::Unlocked)?, ttl)?)
+        })
     }
 
     /// Releases the lock. Await it to know that a quorum of nodes has confirmed that: one round trip, at

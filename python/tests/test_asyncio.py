@@ -6,6 +6,7 @@ import asyncio
 import gc
 import os
 import random
+import subprocess
 import sys
 import time
 from typing import Any, Callable, Coroutine, Iterator
@@ -356,3 +357,39 @@ def test_many_calls_at_once_are_refused_beyond_the_limit(servers: Servers, run: 
 
     run(main())
     assert eventually(servers.are_empty)
+
+
+def test_code_of_python_that_a_call_runs_may_use_its_lease_and_driver(servers: Servers) -> None:
+    # As another thread, a signal handler or a finalizer does. It would wait for ever for a mutex of the call.
+    program = """
+import asyncio, sys, redbolt.asyncio
+leases = []
+
+class Loop(asyncio.SelectorEventLoop):
+    def call_soon(self, *args, **more):
+        for lease in leases:
+            lease.remaining()
+        return super().call_soon(*args, **more)
+
+class Full(redbolt.Full):
+    def __init__(self, *args):
+        client._driver.fileno()
+        super().__init__(*args)
+
+async def main():
+    async with client, client.lock("k", ttl=10) as lease:
+        leases.append(lease)
+        await lease.extend(20)
+        extension = lease.extend(20)
+        try:
+            await client.try_lock("other", ttl=10)
+        except redbolt.Full:
+            print("full")
+        await extension
+
+client = redbolt.asyncio.Client(sys.argv[1:], restart_guard=False, node_timeout=1.0, in_flight_max=1)
+redbolt._errors.Full = Full
+Loop().run_until_complete(main())
+"""
+    command = [sys.executable, "-c", program, *servers.urls]
+    assert subprocess.run(command, timeout=20, capture_output=True, text=True).stdout == "full\n"
