@@ -16,7 +16,7 @@ import asyncio
 import os
 from typing import TYPE_CHECKING, Any, Generator, Iterable
 
-from redbolt._errors import Closed, Expired, Lost
+from redbolt._errors import Closed, Expired, Full, Lost
 from redbolt._redbolt import Driver
 from redbolt._redbolt import LoopLease as Lease
 
@@ -168,6 +168,12 @@ class Locking:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        ended = self._lease._end()
-        if ended is not None and not await ended and kind is None:
+        was_held = not self._lease.lost
+        try:
+            ended = self._lease._end()
+            is_over = ended is not None and not await ended
+        except (Closed, Full):
+            # Nobody waits for this release, and an exception of the block goes on.
+            is_over = not was_held
+        if is_over and kind is None:
             raise Lost("the lease ended before the work did")

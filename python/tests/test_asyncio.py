@@ -393,3 +393,23 @@ Loop().run_until_complete(main())
 """
     command = [sys.executable, "-c", program, *servers.urls]
     assert subprocess.run(command, timeout=20, capture_output=True, text=True).stdout == "full\n"
+
+
+def test_an_exception_of_a_block_goes_on_though_its_unlock_cannot_begin(servers: Servers, run: Run) -> None:
+    async def main() -> None:
+        client = Client(servers.urls, **SETTINGS, in_flight_max=1)
+        with pytest.raises(KeyError):
+            async with client.lock("k", ttl=10) as lease:
+                extension = lease.extend(10)
+                raise KeyError("of the work")
+        await asyncio.wait([extension])
+        assert isinstance(extension.exception(), redbolt.Closed)
+        # The lock was released, though nobody waited for it.
+        await (await client.lock("k", ttl=10, timeout=5)).unlock()
+        with pytest.raises(KeyError):
+            async with client.lock("k", ttl=1):
+                await client.shutdown()
+                raise KeyError("of the work")
+
+    run(main())
+    assert servers.are_empty()
