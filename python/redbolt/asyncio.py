@@ -132,15 +132,16 @@ class Client:
 
 
 class Locking:
-    """A call for a lock: await it for its lease, or enter it by `async with`."""
+    """A call for a lock: await it for its lease, or enter it by `async with`, one block at a time."""
 
-    __slots__ = ("_asked", "_client", "_lease", "_min_validity", "_waits")
+    __slots__ = ("_asked", "_client", "_has_block", "_lease", "_min_validity", "_waits")
 
     def __init__(self, client: Client, waits: bool, asked: Asked) -> None:
         self._client = client
         self._waits = waits
         self._asked = asked
         self._min_validity = asked[-1]
+        self._has_block = False
 
     async def _take(self) -> Lease:
         driver = self._client._here()
@@ -159,7 +160,15 @@ class Locking:
         return self._take().__await__()
 
     async def __aenter__(self) -> Lease:
-        self._lease = lease = await self._take()
+        if self._has_block:
+            # The end of one block would release the lease of the other.
+            raise RuntimeError("this call has a block already: make one call per block")
+        self._has_block = True
+        try:
+            self._lease = lease = await self._take()
+        except BaseException:
+            self._has_block = False
+            raise
         return lease
 
     async def __aexit__(
@@ -168,6 +177,7 @@ class Locking:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._has_block = False
         was_held = not self._lease.lost
         try:
             ended = self._lease._end()

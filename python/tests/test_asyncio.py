@@ -413,3 +413,20 @@ def test_an_exception_of_a_block_goes_on_though_its_unlock_cannot_begin(servers:
 
     run(main())
     assert servers.are_empty()
+
+
+def test_a_call_has_one_block_at_a_time(servers: Servers, run: Run) -> None:
+    async def main() -> None:
+        async with Client(servers.urls, **SETTINGS) as client:
+            call = client.lock("k", ttl=10, slots=2)
+            async with call as first:
+                with pytest.raises(RuntimeError, match="one call per block"):
+                    async with call:
+                        pass
+                assert not first.lost
+            assert first.lost
+            async with call as second:
+                assert not second.lost
+
+    run(main())
+    assert servers.are_empty()
