@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 __all__ = ["Client", "Lease", "Locking"]
 
 
+def _listed(nodes: Iterable[str]) -> Iterable[str]:
+    # Each loop's driver reads the nodes anew. A text is no list of nodes, and refused as such.
+    return nodes if isinstance(nodes, str) else list(nodes)
+
+
 class Client:
     """Locks on independent Redis or Valkey servers, for the tasks of one event loop.
 
@@ -41,7 +46,9 @@ class Client:
     """
 
     def __init__(self, nodes: Iterable[str], **settings: Unpack[Settings]) -> None:
-        self._nodes = list(nodes) if not isinstance(nodes, str) else nodes
+        self._nodes = _listed(nodes)
+        if "next_nodes" in settings:
+            settings["next_nodes"] = _listed(settings["next_nodes"])
         self._settings = settings
         self._driver: Driver | None = None
         self._loop: asyncio.AbstractEventLoop | None = None

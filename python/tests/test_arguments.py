@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import pickle
 from typing import Any, get_type_hints
@@ -56,6 +57,16 @@ def test_a_setting_is_taken_by_its_name_and_checked_before_any_lock(kind: Any, n
         kind(NODES, **{name: right}, **more)
     with pytest.raises((redbolt.InvalidArgument, TypeError, OverflowError)):
         kind(NODES, **{name: wrong})
+
+
+def test_a_list_of_nodes_may_be_read_only_once() -> None:
+    client = redbolt.asyncio.Client(iter(NODES), next_nodes=iter(NODES))
+
+    async def connect() -> None:
+        client._here()
+        await client.shutdown()
+
+    asyncio.run(connect())
 
 
 def test_no_other_name_is_a_setting() -> None:
