@@ -55,7 +55,7 @@ def test_a_setting_is_taken_by_its_name_and_checked_before_any_lock(kind: Any, n
         # A user without a password is refused.
         more = {"password": "p"} if name == "username" else {}
         kind(NODES, **{name: right}, **more)
-    with pytest.raises((redbolt.InvalidArgument, TypeError, OverflowError)):
+    with pytest.raises((redbolt.InvalidArgument, TypeError, OverflowError), match="(?i)" + name.split("_")[0]):
         kind(NODES, **{name: wrong})
 
 
@@ -76,7 +76,7 @@ def test_no_other_name_is_a_setting() -> None:
 
 @pytest.mark.parametrize("nodes", [[], NODES[0], ["redis://h:port"], NODES + NODES[:1], [7], None])
 def test_lists_that_are_no_nodes_are_refused(nodes: Any) -> None:
-    with pytest.raises((redbolt.InvalidArgument, TypeError)):
+    with pytest.raises((redbolt.InvalidArgument, TypeError), match="node"):
         redbolt.Client(nodes)
 
 
