@@ -106,9 +106,12 @@ class Client:
         """
         driver, self._driver, self._is_closed = self._driver, None, True
         loop = asyncio.get_running_loop()
-        if driver is None or self._loop is not loop or self._process != os.getpid():
+        if driver is None or self._loop is None or self._process != os.getpid():
             return 0
-        loop.remove_reader(driver.fileno())
+        if self._loop is loop:
+            loop.remove_reader(driver.fileno())
+        elif not self._loop.is_closed():
+            return 0
         ending = driver.close()
         return await loop.run_in_executor(None, ending.finish, limit) if ending else 0
 
@@ -132,6 +135,9 @@ class Client:
             raise Closed("the client was shut down")
         if self._loop is not None and not self._loop.is_closed() and self._process == os.getpid():
             raise RuntimeError("the client serves another event loop: make one client per loop")
+        if self._driver is not None and self._process == os.getpid():
+            # Its timer refers to it, and would keep its connections although their loop is closed.
+            self._driver.close()
         driver = Driver(loop, self._nodes, **self._settings)
         loop.add_reader(driver.fileno(), driver.drive)
         self._loop, self._driver, self._process = loop, driver, os.getpid()

@@ -289,6 +289,19 @@ def test_a_client_serves_one_loop_at_a_time_and_the_next_one_when_that_is_closed
     assert servers.are_empty()
 
 
+def test_a_client_leaves_nothing_open_for_a_loop_that_is_closed(servers: Servers, run: Run) -> None:
+    client = Client(servers.urls, **SETTINGS)
+
+    async def main() -> int:
+        await (await client.lock("k", ttl=10)).unlock()
+        return len(os.listdir("/proc/self/fd"))
+
+    first = run(main())
+    assert [run(main()) for _ in range(3)] == [first] * 3
+    run(client.shutdown())
+    assert len(os.listdir("/proc/self/fd")) < first - 5
+
+
 def test_a_loop_that_was_blocked_for_longer_than_a_lease_does_not_hand_it_out(servers: Servers, run: Run) -> None:
     async def main() -> None:
         async with Client(servers.urls, **SETTINGS) as client:
