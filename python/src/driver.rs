@@ -11,6 +11,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use pyo3::{intern, types::PyBool};
@@ -335,6 +336,23 @@ impl Driver {
             drop(future.call_method1(py, intern!(py, "set_exception"), (error,)));
         }
         Ok(driver.map(|driver| Ending { driver: Own::new(Mutex::new(Some(driver))) }))
+    }
+
+    /// For the collector: the timer and the tasks refer to the driver, and it to them.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.event_loop)?;
+        let Some(Ok(driving)) = self.driving.get().map(Mutex::try_lock) else { return Ok(()) };
+        if let Some((_, handle)) = &driving.timer {
+            visit.call(handle)?;
+        }
+        driving.ops.iter().flatten().try_for_each(|op| visit.call(&op.future))
+    }
+
+    fn __clear__(&self) {
+        let Ok(mut driving) = self.driving() else { return };
+        let held = (driving.timer.take(), std::mem::take(&mut driving.ops));
+        drop(driving);
+        drop(held);
     }
 }
 

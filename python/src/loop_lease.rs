@@ -2,6 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 use redbolt::Lease;
@@ -124,6 +125,10 @@ impl LoopLease {
         let Some(lease) = self.take() else { return Ok(None) };
         let kind = Kind::End { was_held: lease.is_valid() };
         Driver::submit(self.driver.bind(py), kind, |driver| Ok(driver.unlock(lease)?)).map(Some)
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.driver)
     }
 
     fn __repr__(&self) -> String {

@@ -296,9 +296,31 @@ def test_a_client_leaves_nothing_open_for_a_loop_that_is_closed(servers: Servers
         await (await client.lock("k", ttl=10)).unlock()
         return len(os.listdir("/proc/self/fd"))
 
+    run(main())
     first = run(main())
     assert [run(main()) for _ in range(3)] == [first] * 3
     run(client.shutdown())
+    assert len(os.listdir("/proc/self/fd")) < first - 5
+
+
+def test_the_collector_closes_clients_whose_loop_is_closed(servers: Servers, run: Run) -> None:
+    leases = []
+
+    async def main(is_held: bool) -> int:
+        lease = await Client(servers.urls, **SETTINGS).lock(f"k:{is_held}", ttl=0.5, keep_alive=True)
+        if is_held:
+            leases.append(lease)
+        return len(os.listdir("/proc/self/fd"))
+
+    run(main(False))
+    first = run(main(False))
+    for _ in range(3):
+        assert run(main(False)) <= first
+    run(main(True))
+    gc.collect()
+    assert leases[0].remaining() > 0
+    leases.clear()
+    gc.collect()
     assert len(os.listdir("/proc/self/fd")) < first - 5
 
 
