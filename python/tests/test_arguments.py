@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import pickle
+import sys
 from typing import Any, get_type_hints
 
 import pytest
@@ -136,3 +137,22 @@ def test_everything_for_users_has_words_for_help() -> None:
     words = redbolt.Client.__doc__ or ""
     for name in SETTINGS:
         assert name in words, name
+
+
+def test_a_second_interpreter_of_the_process_cannot_import_it() -> None:
+    name = "_interpreters" if sys.version_info >= (3, 13) else "_xxsubinterpreters"
+    interpreters = pytest.importorskip(name)
+    program = f"""
+import sys
+sys.path[:] = {sys.path}
+try:
+    import redbolt
+except ImportError as error:
+    assert "interpreter" in str(error), error
+else:
+    raise AssertionError("its exceptions are those of the first interpreter")
+"""
+    other = interpreters.create()
+    # Before 3.13 what the program raises comes here; later it is returned.
+    assert interpreters.run_string(other, program) is None
+    interpreters.destroy(other)
