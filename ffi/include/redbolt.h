@@ -460,12 +460,13 @@ redbolt_code redbolt_driver_new(const redbolt_config *config,
 void redbolt_driver_free(redbolt_driver *driver);
 
 // The one descriptor to watch for reading, while the driver lives. Do not read from it or close
-// it. -1: `driver` is null, the driver had a fault, or another thread is in a call of it.
+// it. -1: `driver` is null, the driver had a fault, another thread is in a call of it, or this is
+// the child of a fork.
 int redbolt_driver_fd(redbolt_driver *driver);
 
 // After how many nanoseconds to drive, though the descriptor is silent: 0 now, -1 never. Also -1:
-// `driver` is null, the driver had a fault, or another thread is in a call of it. Ask again after
-// each call of the driver.
+// `driver` is null, the driver had a fault, another thread is in a call of it, or this is the child
+// of a fork. Ask again after each call of the driver.
 int64_t redbolt_driver_timeout_ns(redbolt_driver *driver);
 
 // Reads all answers, handles what is due, and writes what was submitted. Never blocks. Call it when
