@@ -130,7 +130,9 @@ struct options {
   options(std::chrono::duration<Rep, Period> lives, uint32_t bits = 0)
       : ttl(std::chrono::duration_cast<nanoseconds>(lives)), flags(bits) {}
   redbolt_options raw() const noexcept {
-    return {detail::count(ttl), detail::count(timeout), detail::count(min_validity),
+    /* Zero is no timeout of the call's own. One that is over ends the call at once. */
+    auto ends = timeout < nanoseconds::zero() ? 1 : detail::count(timeout);
+    return {detail::count(ttl), ends, detail::count(min_validity),
             detail::count(linger), slots, readers, flags};
   }
 };
