@@ -114,8 +114,10 @@ def test_arguments_that_cannot_work_are_refused(redbolt_nodes: Any, asked: dict[
 
 @pytest.mark.parametrize("key", [None, 7, [7], ["a", None]])
 def test_a_key_of_another_type_is_no_key(redbolt_nodes: Any, key: Any) -> None:
-    with redbolt.Client(redbolt_nodes.urls) as client, pytest.raises(TypeError):
+    with redbolt.Client(redbolt_nodes.urls) as client, pytest.raises(TypeError, match="a key is str or bytes, not "):
         client.lock(key, ttl=10)
+    with redbolt.Client(redbolt_nodes.urls) as client, pytest.raises(UnicodeEncodeError):
+        client.lock("no character: \ud800", ttl=10)
 
 
 def test_errors_are_of_one_family_and_go_through_pickle() -> None:
