@@ -389,7 +389,8 @@ pub unsafe extern "C" fn redbolt_driver_lease_state(
 }
 
 /// Blocks: sends the releases that are owed, for at most `limit_ns`. `owed`, which may be null, gets how
-/// many the nodes have not confirmed: those end with their TTL.
+/// many the nodes have not confirmed: those end with their TTL. Operations under way complete with
+/// `REDBOLT_CLOSED`, and later submissions return it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_driver_shutdown(
     driver: *mut redbolt_driver,
@@ -398,7 +399,7 @@ pub unsafe extern "C" fn redbolt_driver_shutdown(
     error: *mut redbolt_error,
 ) -> redbolt_code {
     let body = |driving: &mut Driving| {
-        let left = driving.driver.shutdown(Duration::from_nanos(limit_ns));
+        let left = driving.shutdown(Duration::from_nanos(limit_ns));
         if !owed.is_null() {
             // SAFETY: by the rules for pointers.
             unsafe { write(owed, left as u64) }?;

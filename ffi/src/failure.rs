@@ -21,6 +21,7 @@ pub(crate) enum Failure {
     Lost,
     TimedOut,
     Busy,
+    Closed,
     Fork,
     Panic,
 }
@@ -42,7 +43,7 @@ impl Failure {
             Self::Lost => redbolt_code::REDBOLT_LOST,
             Self::TimedOut => redbolt_code::REDBOLT_TIMED_OUT,
             Self::Busy => redbolt_code::REDBOLT_BUSY,
-            Self::Fork => redbolt_code::REDBOLT_CLOSED,
+            Self::Closed | Self::Fork => redbolt_code::REDBOLT_CLOSED,
             Self::Panic => redbolt_code::REDBOLT_PANIC,
         }
     }
@@ -55,7 +56,7 @@ impl Failure {
             Self::Connect(error) => error.ballot(),
             Self::Unlock(_) | Self::Config(_) | Self::Argument(_) | Self::NotALease => None,
             Self::Unconfirmed | Self::Lost | Self::TimedOut | Self::Busy => None,
-            Self::Fork | Self::Panic => None,
+            Self::Closed | Self::Fork | Self::Panic => None,
         }
     }
 }
@@ -121,6 +122,7 @@ impl fmt::Display for Failure {
             Self::Busy => f.write_str(
                 "another thread is in a call of this object: one thread at a time may use it",
             ),
+            Self::Closed => f.write_str("the driver was shut down"),
             Self::Fork => {
                 f.write_str("this is the child of a fork: the driver is the parent process's")
             }

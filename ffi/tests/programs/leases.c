@@ -169,9 +169,14 @@ static void loss_in_a_loop(redbolt_config *config) {
   EXPECT(redbolt_driver_unlock(driver, other.lease, NULL, NULL, NULL) == REDBOLT_NOT_A_LEASE);
   redbolt_completion ended = next(driver);
   EXPECT(ended.event == REDBOLT_UNLOCKED && ended.code == REDBOLT_OK && ended.user == &of_other);
+  must(redbolt_driver_lock(driver, "late", 4, &options, &of_lock, NULL, &error), &error, "late");
   uint64_t owed = 1;
   must(redbolt_driver_shutdown(driver, 5 * REDBOLT_S, &owed, &error), &error, "shutdown");
   EXPECT(owed == 0);
+  EXPECT(redbolt_driver_completions(driver, &ended, &error, 1) == 1);
+  EXPECT(ended.event == REDBOLT_LOCKED && ended.code == REDBOLT_CLOSED && ended.user == &of_lock);
+  EXPECT(redbolt_driver_completions(driver, &ended, &error, 1) == 0);
+  EXPECT(redbolt_driver_lock(driver, "late", 4, &options, NULL, NULL, NULL) == REDBOLT_CLOSED);
   redbolt_driver_free(driver);
 }
 
