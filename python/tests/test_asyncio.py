@@ -63,6 +63,11 @@ def test_a_lock_is_held_within_its_block_and_free_behind_it(servers: Servers, ru
             assert lease.lost and servers.are_empty()
             with pytest.raises(redbolt.NotHeld):
                 await lease.unlock()
+            lease = await client.lock("sku:42", ttl=10)
+            extension = lease.extend(20)
+            await lease.unlock()
+            with pytest.raises(redbolt.NotHeld, match="unlocked before"):
+                await extension
             lease = await client.lock(["a", "b"], ttl=10)
             assert lease.keys == (b"a", b"b")
             assert await lease.unlock() is True
@@ -438,7 +443,7 @@ def test_an_exception_of_a_block_goes_on_though_its_unlock_cannot_begin(servers:
                 extension = lease.extend(10)
                 raise KeyError("of the work")
         await asyncio.wait([extension])
-        assert isinstance(extension.exception(), redbolt.Closed)
+        assert isinstance(extension.exception(), redbolt.NotHeld)
         # The lock was released, though nobody waited for it.
         await (await client.lock("k", ttl=10, timeout=5)).unlock()
         with pytest.raises(KeyError):
