@@ -45,6 +45,8 @@ class locks {
   void serve() {
     driver_.drive();
     driver_.completions([](const redbolt_completion &done, const redbolt::error &why) {
+      /* It comes with the function of the lock's call, which has run and is gone: ask remaining(). */
+      if (done.event == REDBOLT_LEASE_LOST) return;
       std::unique_ptr<handler> then(static_cast<handler *>(done.user));
       (*then)(done, why);
     });

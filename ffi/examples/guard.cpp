@@ -29,9 +29,17 @@ int main(int argc, char **argv) try {
   auto both = client.lock_all({"account:7", "account:9"}, 10s).value();
   auto other = client.try_lock("account:9", 10s);
   if (other || !other.error().is_taken()) return 3;
+  redbolt::options late{10s};
+  late.timeout = -1s; /* the caller's own deadline is over */
+  auto asked = redbolt_now_ns();
+  if (client.lock("account:9", late) || redbolt_now_ns() - asked > 5 * REDBOLT_S) return 11;
   auto moved = std::move(both);
   if (both.is_valid() || !moved.is_valid()) return 4;
   moved.extend(20s).value();
+  const auto state = moved.state();
+  if (!state || state->is_lost || (*state).remaining_ns == 0 || state.value().slot != -1) return 9;
+  auto spare = client.try_lock("spare", 10s);
+  if (!spare.value().is_valid()) return 10;
   moved.unlock().value();
   if (moved.unlock()) return 5; /* an unlock of nothing is an error */
   if (client.try_lock("", 10s).error().code() != REDBOLT_INVALID_ARGUMENT) return 6;

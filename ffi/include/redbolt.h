@@ -460,12 +460,13 @@ redbolt_code redbolt_driver_new(const redbolt_config *config,
 void redbolt_driver_free(redbolt_driver *driver);
 
 // The one descriptor to watch for reading, while the driver lives. Do not read from it or close
-// it. -1: `driver` is null, the driver had a fault, or another thread is in a call of it.
+// it. -1: `driver` is null, the driver had a fault, another thread is in a call of it, or this is
+// the child of a fork.
 int redbolt_driver_fd(redbolt_driver *driver);
 
 // After how many nanoseconds to drive, though the descriptor is silent: 0 now, -1 never. Also -1:
-// `driver` is null, the driver had a fault, or another thread is in a call of it. Ask again after
-// each call of the driver.
+// `driver` is null, the driver had a fault, another thread is in a call of it, or this is the child
+// of a fork. Ask again after each call of the driver.
 int64_t redbolt_driver_timeout_ns(redbolt_driver *driver);
 
 // Reads all answers, handles what is due, and writes what was submitted. Never blocks. Call it when
@@ -556,7 +557,8 @@ redbolt_code redbolt_driver_lease_state(redbolt_driver *driver,
                                         redbolt_error *error);
 
 // Blocks: sends the releases that are owed, for at most `limit_ns`. `owed`, which may be null, gets how
-// many the nodes have not confirmed: those end with their TTL.
+// many the nodes have not confirmed: those end with their TTL. Operations under way complete with
+// `REDBOLT_CLOSED`, and later submissions return it.
 redbolt_code redbolt_driver_shutdown(redbolt_driver *driver,
                                      uint64_t limit_ns,
                                      uint64_t *owed,

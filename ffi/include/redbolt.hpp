@@ -57,17 +57,30 @@ class [[nodiscard]] result {
   explicit operator bool() const noexcept { return has_value(); }
   /* Only if there is a value. */
   T &operator*() & { return std::get<0>(held_); }
+  const T &operator*() const & { return std::get<0>(held_); }
   T &&operator*() && { return std::get<0>(std::move(held_)); }
   T *operator->() { return &std::get<0>(held_); }
+  const T *operator->() const { return &std::get<0>(held_); }
   /* Only if there is none. */
   const redbolt::error &error() const { return std::get<1>(held_); }
   /* Throws `failure` if there is none. */
+  T &value() & {
+    checked();
+    return **this;
+  }
+  const T &value() const & {
+    checked();
+    return **this;
+  }
   T value() && {
-    if (!has_value()) throw failure(error());
-    return std::get<0>(std::move(held_));
+    checked();
+    return *std::move(*this);
   }
 
  private:
+  void checked() const {
+    if (!has_value()) throw failure(error());
+  }
   std::variant<T, redbolt::error> held_;
 };
 
@@ -117,7 +130,9 @@ struct options {
   options(std::chrono::duration<Rep, Period> lives, uint32_t bits = 0)
       : ttl(std::chrono::duration_cast<nanoseconds>(lives)), flags(bits) {}
   redbolt_options raw() const noexcept {
-    return {detail::count(ttl), detail::count(timeout), detail::count(min_validity),
+    /* Zero is no timeout of the call's own. One that is over ends the call at once. */
+    auto ends = timeout < nanoseconds::zero() ? 1 : detail::count(timeout);
+    return {detail::count(ttl), ends, detail::count(min_validity),
             detail::count(linger), slots, readers, flags};
   }
 };

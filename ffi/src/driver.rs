@@ -26,6 +26,7 @@ use crate::time::nanos;
 /// one gets `REDBOLT_BUSY`. In the child of a fork only `_exit` and `exec` are safe.
 pub struct redbolt_driver {
     driving: Mutex<Driving>,
+    fork: forkguard::Guard,
 }
 
 /// The driver of this thread's call.
@@ -36,6 +37,10 @@ pub struct redbolt_driver {
 unsafe fn enter<'a>(driver: *const redbolt_driver) -> Result<MutexGuard<'a, Driving>, Failure> {
     // SAFETY: by this function's contract.
     let driver = unsafe { object(driver) }?;
+    // The child has the same sockets: it would write to them, and read its parent's answers.
+    if driver.fork.clone().detected_fork() {
+        return Err(Failure::Fork);
+    }
     driver.driving.try_lock().map_err(|error| match error {
         TryLockError::Poisoned(_) => Failure::Panic,
         TryLockError::WouldBlock => Failure::Busy,
@@ -116,7 +121,7 @@ pub unsafe extern "C" fn redbolt_driver_new(
         // SAFETY: by the rules for pointers.
         let config = unsafe { object(config) }?.copy()?;
         let driving = Driving::new(Driver::standalone(config)?);
-        Ok(redbolt_driver { driving: Mutex::new(driving) })
+        Ok(redbolt_driver { driving: Mutex::new(driving), fork: forkguard::new() })
     };
     // SAFETY: by the rules for pointers.
     let body = || unsafe { give(driver, make) };
@@ -133,7 +138,8 @@ pub unsafe extern "C" fn redbolt_driver_free(driver: *mut redbolt_driver) {
 }
 
 /// The one descriptor to watch for reading, while the driver lives. Do not read from it or close
-/// it. -1: `driver` is null, the driver had a fault, or another thread is in a call of it.
+/// it. -1: `driver` is null, the driver had a fault, another thread is in a call of it, or this is
+/// the child of a fork.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_driver_fd(driver: *mut redbolt_driver) -> c_int {
     or_else(-1, || {
@@ -143,8 +149,8 @@ pub unsafe extern "C" fn redbolt_driver_fd(driver: *mut redbolt_driver) -> c_int
 }
 
 /// After how many nanoseconds to drive, though the descriptor is silent: 0 now, -1 never. Also -1:
-/// `driver` is null, the driver had a fault, or another thread is in a call of it. Ask again after
-/// each call of the driver.
+/// `driver` is null, the driver had a fault, another thread is in a call of it, or this is the child
+/// of a fork. Ask again after each call of the driver.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_driver_timeout_ns(driver: *mut redbolt_driver) -> i64 {
     or_else(-1, || {
@@ -383,7 +389,8 @@ pub unsafe extern "C" fn redbolt_driver_lease_state(
 }
 
 /// Blocks: sends the releases that are owed, for at most `limit_ns`. `owed`, which may be null, gets how
-/// many the nodes have not confirmed: those end with their TTL.
+/// many the nodes have not confirmed: those end with their TTL. Operations under way complete with
+/// `REDBOLT_CLOSED`, and later submissions return it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_driver_shutdown(
     driver: *mut redbolt_driver,
@@ -392,7 +399,7 @@ pub unsafe extern "C" fn redbolt_driver_shutdown(
     error: *mut redbolt_error,
 ) -> redbolt_code {
     let body = |driving: &mut Driving| {
-        let left = driving.driver.shutdown(Duration::from_nanos(limit_ns));
+        let left = driving.shutdown(Duration::from_nanos(limit_ns));
         if !owed.is_null() {
             // SAFETY: by the rules for pointers.
             unsafe { write(owed, left as u64) }?;
@@ -412,7 +419,7 @@ mod tests {
     fn a_second_thread_is_refused_and_a_driver_that_broke_stays_broken() {
         let config = Config::new(["redis://127.0.0.1:1"]).expect("an address");
         let driving = Driving::new(Driver::standalone(config).expect("a driver"));
-        let driver = redbolt_driver { driving: Mutex::new(driving) };
+        let driver = redbolt_driver { driving: Mutex::new(driving), fork: forkguard::new() };
         // SAFETY: the driver lives for the call; a null error is none.
         let drive = || unsafe {
             redbolt_driver_drive((&raw const driver).cast_mut(), std::ptr::null_mut())

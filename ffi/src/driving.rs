@@ -4,6 +4,7 @@
 //!
 //! - The entry of an operation is at the index of its id, until its completion is taken.
 //! - A lease that was lost stays in its place until the caller ends it.
+//! - Each operation has one completion, also after a shutdown.
 
 use std::ffi::c_void;
 use std::time::Duration;
@@ -35,6 +36,7 @@ struct Op {
     id: OpId,
     serial: u64,
     user: User,
+    event: redbolt_event,
     /// Of an extension.
     lease: redbolt_lease,
 }
@@ -51,21 +53,38 @@ pub(crate) struct Driving {
     pub(crate) driver: Driver,
     ops: Vec<Option<Op>>,
     leases: Handles<Held>,
+    is_closed: bool,
 }
 
 impl Driving {
     pub(crate) fn new(driver: Driver) -> Self {
-        Self { driver, ops: Vec::new(), leases: Handles::default() }
+        Self { driver, ops: Vec::new(), leases: Handles::default(), is_closed: false }
     }
 
-    fn enter(&mut self, id: OpId, user: User, lease: redbolt_lease) -> redbolt_op {
+    /// Ends all operations; no other begins.
+    pub(crate) fn shutdown(&mut self, limit: Duration) -> usize {
+        self.is_closed = true;
+        self.driver.shutdown(limit)
+    }
+
+    fn check_open(&self) -> Result<(), Failure> {
+        if self.is_closed { Err(Failure::Closed) } else { Ok(()) }
+    }
+
+    fn enter(
+        &mut self,
+        id: OpId,
+        user: User,
+        event: redbolt_event,
+        lease: redbolt_lease,
+    ) -> redbolt_op {
         let place = id.index();
         if self.ops.len() <= place {
             self.ops.resize(place + 1, None);
         }
         let serial = next_serial();
         if let Some(entry) = self.ops.get_mut(place) {
-            *entry = Some(Op { id, serial, user, lease });
+            *entry = Some(Op { id, serial, user, event, lease });
         }
         redbolt_op { serial, place: place as u64 }
     }
@@ -75,8 +94,9 @@ impl Driving {
         user: User,
         submit: impl FnOnce(&mut Driver) -> Result<OpId, Failure>,
     ) -> Result<redbolt_op, Failure> {
+        self.check_open()?;
         let id = submit(&mut self.driver)?;
-        Ok(self.enter(id, user, redbolt_lease::default()))
+        Ok(self.enter(id, user, redbolt_event::REDBOLT_LOCKED, redbolt_lease::default()))
     }
 
     pub(crate) fn lease(&mut self, lease: redbolt_lease) -> Result<&Lease, Failure> {
@@ -89,9 +109,10 @@ impl Driving {
         ttl: Duration,
         user: User,
     ) -> Result<redbolt_op, Failure> {
+        self.check_open()?;
         let held = self.leases.get(lease)?.lease.as_ref().ok_or(Failure::NotALease)?;
         let id = self.driver.extend(held, ttl)?;
-        Ok(self.enter(id, user, lease))
+        Ok(self.enter(id, user, redbolt_event::REDBOLT_EXTENDED, lease))
     }
 
     pub(crate) fn unlock(
@@ -100,8 +121,9 @@ impl Driving {
         user: User,
     ) -> Result<redbolt_op, Failure> {
         let held = self.take(lease)?;
+        self.check_open()?;
         let id = self.driver.unlock(held)?;
-        Ok(self.enter(id, user, redbolt_lease::default()))
+        Ok(self.enter(id, user, redbolt_event::REDBOLT_UNLOCKED, redbolt_lease::default()))
     }
 
     /// Takes a lease out of its place; dropping it releases the lock.
@@ -128,7 +150,7 @@ impl Driving {
     /// The next operation that has ended, and why it failed.
     pub(crate) fn completion(&mut self) -> Option<(redbolt_completion, Result<(), Failure>)> {
         loop {
-            let done = self.driver.completion()?;
+            let Some(done) = self.driver.completion() else { return self.closed() };
             if let Outcome::Lost(_) = done.result {
                 // The lease of a caller that has ended it meanwhile has nobody to tell.
                 let is_it = |held: &Held| held.taken_by == Some(done.id);
@@ -145,6 +167,15 @@ impl Driving {
             let Some(Op { user, lease, .. }) = entry else { continue };
             return Some(self.ended(done.id, done.result, user, lease));
         }
+    }
+
+    /// The next operation that a shutdown has ended: the driver tells of none of them.
+    fn closed(&mut self) -> Option<(redbolt_completion, Result<(), Failure>)> {
+        if !self.is_closed {
+            return None;
+        }
+        let op = self.ops.iter_mut().find_map(Option::take)?;
+        Some(told(op.event, op.user, op.lease, Err(Failure::Closed)))
     }
 
     fn ended(

@@ -21,6 +21,8 @@ pub(crate) enum Failure {
     Lost,
     TimedOut,
     Busy,
+    Closed,
+    Fork,
     Panic,
 }
 
@@ -41,6 +43,7 @@ impl Failure {
             Self::Lost => redbolt_code::REDBOLT_LOST,
             Self::TimedOut => redbolt_code::REDBOLT_TIMED_OUT,
             Self::Busy => redbolt_code::REDBOLT_BUSY,
+            Self::Closed | Self::Fork => redbolt_code::REDBOLT_CLOSED,
             Self::Panic => redbolt_code::REDBOLT_PANIC,
         }
     }
@@ -52,7 +55,8 @@ impl Failure {
             Self::Extend(error) => error.ballot(),
             Self::Connect(error) => error.ballot(),
             Self::Unlock(_) | Self::Config(_) | Self::Argument(_) | Self::NotALease => None,
-            Self::Unconfirmed | Self::Lost | Self::TimedOut | Self::Busy | Self::Panic => None,
+            Self::Unconfirmed | Self::Lost | Self::TimedOut | Self::Busy => None,
+            Self::Closed | Self::Fork | Self::Panic => None,
         }
     }
 }
@@ -118,6 +122,10 @@ impl fmt::Display for Failure {
             Self::Busy => f.write_str(
                 "another thread is in a call of this object: one thread at a time may use it",
             ),
+            Self::Closed => f.write_str("the driver was shut down"),
+            Self::Fork => {
+                f.write_str("this is the child of a fork: the driver is the parent process's")
+            }
             Self::Panic => f.write_str("a fault in redbolt: free this object and make a new one"),
         }
     }

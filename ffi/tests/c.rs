@@ -222,6 +222,18 @@ fn bad_input_of_each_kind_gets_a_code_and_a_message() {
     }
 }
 
+/// A client that is freed has an I/O thread, which runs on for a moment.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_library_that_a_program_closes_stays_loaded() {
+    let (Some(installed), Some(())) = (installed(), program_or_skip("gcc")) else { return };
+    let program = installed.folder.path().join("unload");
+    let mut gcc = Command::new("gcc");
+    gcc.arg(crate_dir().join("tests/programs/unload.c")).args(["-ldl", "-o"]).arg(&program);
+    done(&mut gcc);
+    done(&mut installed.command(program));
+}
+
 /// The program counts by its own `malloc`, as only glibc lets it.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[test]

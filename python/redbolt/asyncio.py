@@ -16,7 +16,7 @@ import asyncio
 import os
 from typing import TYPE_CHECKING, Any, Generator, Iterable
 
-from redbolt._errors import Closed, Expired, Lost
+from redbolt._errors import Closed, Expired, Full, Lost
 from redbolt._redbolt import Driver
 from redbolt._redbolt import LoopLease as Lease
 
@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 __all__ = ["Client", "Lease", "Locking"]
 
 
+def _listed(nodes: Iterable[str]) -> Iterable[str]:
+    # Each loop's driver reads the nodes anew. A text is no list of nodes, and refused as such.
+    return nodes if isinstance(nodes, str) else list(nodes)
+
+
 class Client:
     """Locks on independent Redis or Valkey servers, for the tasks of one event loop.
 
@@ -41,7 +46,9 @@ class Client:
     """
 
     def __init__(self, nodes: Iterable[str], **settings: Unpack[Settings]) -> None:
-        self._nodes = list(nodes) if not isinstance(nodes, str) else nodes
+        self._nodes = _listed(nodes)
+        if "next_nodes" in settings:
+            settings["next_nodes"] = _listed(settings["next_nodes"])
         self._settings = settings
         self._driver: Driver | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -99,9 +106,12 @@ class Client:
         """
         driver, self._driver, self._is_closed = self._driver, None, True
         loop = asyncio.get_running_loop()
-        if driver is None or self._loop is not loop or self._process != os.getpid():
+        if driver is None or self._loop is None or self._process != os.getpid():
             return 0
-        loop.remove_reader(driver.fileno())
+        if self._loop is loop:
+            loop.remove_reader(driver.fileno())
+        elif not self._loop.is_closed():
+            return 0
         ending = driver.close()
         return await loop.run_in_executor(None, ending.finish, limit) if ending else 0
 
@@ -125,6 +135,9 @@ class Client:
             raise Closed("the client was shut down")
         if self._loop is not None and not self._loop.is_closed() and self._process == os.getpid():
             raise RuntimeError("the client serves another event loop: make one client per loop")
+        if self._driver is not None and self._process == os.getpid():
+            # Its timer refers to it, and would keep its connections although their loop is closed.
+            self._driver.close()
         driver = Driver(loop, self._nodes, **self._settings)
         loop.add_reader(driver.fileno(), driver.drive)
         self._loop, self._driver, self._process = loop, driver, os.getpid()
@@ -132,15 +145,16 @@ class Client:
 
 
 class Locking:
-    """A call for a lock: await it for its lease, or enter it by `async with`."""
+    """A call for a lock: await it for its lease, or enter it by `async with`, one block at a time."""
 
-    __slots__ = ("_asked", "_client", "_lease", "_min_validity", "_waits")
+    __slots__ = ("_asked", "_client", "_has_block", "_lease", "_min_validity", "_waits")
 
     def __init__(self, client: Client, waits: bool, asked: Asked) -> None:
         self._client = client
         self._waits = waits
         self._asked = asked
         self._min_validity = asked[-1]
+        self._has_block = False
 
     async def _take(self) -> Lease:
         driver = self._client._here()
@@ -159,7 +173,15 @@ class Locking:
         return self._take().__await__()
 
     async def __aenter__(self) -> Lease:
-        self._lease = lease = await self._take()
+        if self._has_block:
+            # The end of one block would release the lease of the other.
+            raise RuntimeError("this call has a block already: make one call per block")
+        self._has_block = True
+        try:
+            self._lease = lease = await self._take()
+        except BaseException:
+            self._has_block = False
+            raise
         return lease
 
     async def __aexit__(
@@ -168,6 +190,13 @@ class Locking:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        ended = self._lease._end()
-        if ended is not None and not await ended and kind is None:
+        self._has_block = False
+        was_held = not self._lease.lost
+        try:
+            ended = self._lease._end()
+            is_over = ended is not None and not await ended
+        except (Closed, Full):
+            # Nobody waits for this release, and an exception of the block goes on.
+            is_over = not was_held
+        if is_over and kind is None:
             raise Lost("the lease ended before the work did")

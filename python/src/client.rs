@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
-use redbolt::{Call, Guard, LockError, LockOptions};
+use redbolt::{Call, LockOptions};
 
 use crate::failure::Failure;
 use crate::keys::Keys;
@@ -98,15 +98,15 @@ impl Client {
             (Keys::Several(keys), false) => client.try_lock_all(keys, options),
         };
         drop(client);
-        wait(py, call).map(Lease::new)
+        Ok(Lease::new(wait(py, call)?.map_err(Failure::from)?))
     }
 }
 
 /// Waits without the GIL. A signal handler that raises gives the call up.
-fn wait(py: Python<'_>, mut call: Call<'static, Result<Guard, LockError>>) -> PyResult<Guard> {
+fn wait<T: Send>(py: Python<'_>, mut call: Call<'static, T>) -> PyResult<T> {
     loop {
-        if let Some(guard) = py.detach(|| call.wait_for(SLICE)) {
-            return Ok(guard.map_err(Failure::from)?);
+        if let Some(ended) = py.detach(|| call.wait_for(SLICE)) {
+            return Ok(ended);
         }
         py.check_signals()?;
     }
@@ -199,13 +199,8 @@ impl Client {
     /// message says for each node why not. For a readiness check, and for the start of a program.
     #[pyo3(signature = (timeout=10.0))]
     fn ready(&self, py: Python<'_>, timeout: f64) -> PyResult<()> {
-        let mut call = self.open()?.ready(duration("timeout", timeout)?);
-        loop {
-            if let Some(ready) = py.detach(|| call.wait_for(SLICE)) {
-                return Ok(ready.map_err(Failure::from)?);
-            }
-            py.check_signals()?;
-        }
+        let call = self.open()?.ready(duration("timeout", timeout)?);
+        Ok(wait(py, call)?.map_err(Failure::from)?)
     }
 
     /// Ends the client: sends the releases that it owes, and waits for them at most `limit` seconds. Calls
@@ -218,7 +213,7 @@ impl Client {
         let State::Open(mut own) = mem::replace(&mut *state, State::Closed) else { return Ok(0) };
         drop(state);
         let Some(client) = own.take() else { return Ok(0) };
-        Ok(py.detach(|| client.shutdown(limit).wait()))
+        wait(py, client.shutdown(limit))
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {

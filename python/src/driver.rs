@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //!
-//! - Futures are settled when the mutex is free again: their callbacks may run code of any kind.
+//! - Futures are settled, and exceptions made, when the mutex is free again: both run code of any kind.
 //! - If an operation or a lease needs the driver at some time, the event loop has a call of `drive` by
 //!   then.
 //! - A lease whose future is over goes back to the driver, which releases it.
@@ -11,6 +11,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use pyo3::{intern, types::PyBool};
@@ -29,7 +30,7 @@ use crate::time::duration;
 /// Drives locks in one event loop; for `redbolt.asyncio` alone.
 #[pyclass(module = "redbolt._redbolt", frozen)]
 pub(crate) struct Driver {
-    // Every thread that takes it has the GIL and keeps it.
+    // Every thread that takes it has the GIL and keeps it: no code of Python runs meanwhile.
     driving: Own<Mutex<Driving>>,
     event_loop: Py<PyAny>,
     retry: Retry,
@@ -106,10 +107,12 @@ impl Driver {
     ) -> PyResult<Bound<'py, PyAny>> {
         let (py, this) = (slf.py(), slf.get());
         let future = this.event_loop.bind(py).call_method0(intern!(py, "create_future"))?;
-        let mut driving = this.driving()?;
-        let id = begin(driving.driver.as_mut().ok_or(Failure::Closed)?)?;
-        driving.enter(Op { id, kind, future: Some(future.clone().unbind()) });
-        drop(driving);
+        let begun = this.driving().and_then(|mut driving| {
+            let id = begin(driving.driver.as_mut().ok_or(Failure::Closed)?)?;
+            driving.enter(Op { id, kind, future: Some(future.clone().unbind()) });
+            Ok(())
+        });
+        begun?;
         Self::wake(slf)?;
         Ok(future)
     }
@@ -333,6 +336,23 @@ impl Driver {
             drop(future.call_method1(py, intern!(py, "set_exception"), (error,)));
         }
         Ok(driver.map(|driver| Ending { driver: Own::new(Mutex::new(Some(driver))) }))
+    }
+
+    /// For the collector: the timer and the tasks refer to the driver, and it to them.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.event_loop)?;
+        let Some(Ok(driving)) = self.driving.get().map(Mutex::try_lock) else { return Ok(()) };
+        if let Some((_, handle)) = &driving.timer {
+            visit.call(handle)?;
+        }
+        driving.ops.iter().flatten().try_for_each(|op| visit.call(&op.future))
+    }
+
+    fn __clear__(&self) {
+        let Ok(mut driving) = self.driving() else { return };
+        let held = (driving.timer.take(), std::mem::take(&mut driving.ops));
+        drop(driving);
+        drop(held);
     }
 }
 

@@ -99,9 +99,9 @@ fn of_extend(error: &ExtendError) -> &'static str {
         ExtendError::Expired => "Expired",
         ExtendError::LimitReached => "LimitReached",
         ExtendError::Busy => "Busy",
-        ExtendError::NotOurs => "NotHeld",
+        ExtendError::NotOurs | ExtendError::Cancelled => "NotHeld",
         ExtendError::Full => "Full",
-        ExtendError::Cancelled | ExtendError::Closed => "Closed",
+        ExtendError::Closed => "Closed",
         _ => "InvalidArgument",
     }
 }
@@ -162,7 +162,8 @@ impl From<LockError> for Failure {
 
 impl From<ExtendError> for Failure {
     fn from(error: ExtendError) -> Self {
-        Self::Extend(error)
+        // Only the end of its lease cancels an extension here.
+        if matches!(error, ExtendError::Cancelled) { Self::Unlocked } else { Self::Extend(error) }
     }
 }
 

@@ -1,7 +1,9 @@
 //! Keys from Python: one `str` or `bytes`, or several in any iterable.
 
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
+use pyo3::types::PyString;
 
 /// One key: any bytes, or text as UTF-8.
 pub(crate) enum Key {
@@ -22,11 +24,16 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Key {
     type Error = PyErr;
 
     fn extract(given: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
-        if let Ok(text) = given.extract() {
-            return Ok(Self::Text(text));
+        if given.is_instance_of::<PyString>() {
+            return given.extract().map(Self::Text);
         }
-        Ok(Self::Bytes(given.extract()?))
+        given.extract().map(Self::Bytes).map_err(|_| no_key(given))
     }
+}
+
+fn no_key(given: Borrowed<'_, '_, PyAny>) -> PyErr {
+    let kind = given.get_type().name().map_or_else(|_| String::new(), |name| name.to_string());
+    PyTypeError::new_err(format!("a key is str or bytes, not {kind}"))
 }
 
 /// The keys of a call.
@@ -42,6 +49,7 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Keys {
         if let Ok(key) = given.extract() {
             return Ok(Self::One(key));
         }
-        given.try_iter()?.map(|key| key?.extract()).collect::<PyResult<_>>().map(Self::Several)
+        let several = given.try_iter().map_err(|_| no_key(given))?;
+        several.map(|key| key?.extract()).collect::<PyResult<_>>().map(Self::Several)
     }
 }

@@ -20,7 +20,22 @@ mod reading;
 mod settings;
 mod time;
 
+use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+
+/// The types and the exceptions are those of the first interpreter: in another one no `except` would
+/// catch them.
+fn only_interpreter(py: Python<'_>) -> PyResult<()> {
+    static FIRST: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+    // Each interpreter has a module `sys` of its own.
+    let sys = py.import("sys")?;
+    if FIRST.get_or_init(py, || sys.clone().unbind()).is(&sys) {
+        return Ok(());
+    }
+    let why = "another interpreter of this process has imported redbolt: only one can (in mod_wsgi: WSGIApplicationGroup %{GLOBAL})";
+    Err(PyImportError::new_err(why))
+}
 
 #[pymodule]
 mod _redbolt {
@@ -35,9 +50,10 @@ mod _redbolt {
     #[pymodule_export]
     use super::nodes::Nodes;
 
-    /// Its name is that of the thread's lease, in another module.
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        super::only_interpreter(module.py())?;
+        // Its name is that of the thread's lease, in another module.
         module.add("LoopLease", module.py().get_type::<super::loop_lease::LoopLease>())
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 use redbolt::Lease;
@@ -23,7 +24,7 @@ use crate::time::duration;
 #[pyclass(name = "Lease", module = "redbolt.asyncio", frozen)]
 pub(crate) struct LoopLease {
     driver: Py<Driver>,
-    // Every thread that takes it has the GIL and keeps it.
+    // Every thread that takes it has the GIL and keeps it: no code of Python runs meanwhile.
     lease: Own<Mutex<Option<Lease>>>,
 }
 
@@ -102,9 +103,10 @@ impl LoopLease {
     /// the lease was unlocked before, and `LimitReached` at a limit of the client.
     fn extend<'py>(&self, py: Python<'py>, ttl: f64) -> PyResult<Bound<'py, PyAny>> {
         let ttl = duration("ttl", ttl)?;
-        let held = self.held().ok_or(Failure::Fork)?;
-        let lease = held.as_ref().ok_or(Failure::Unlocked)?;
-        Driver::submit(self.driver.bind(py), Kind::Extend, |driver| Ok(driver.extend(lease, ttl)?))
+        Driver::submit(self.driver.bind(py), Kind::Extend, |driver| {
+            let held = self.held().ok_or(Failure::Fork)?;
+            Ok(driver.extend(held.as_ref().ok_or(Failure::Unlocked)?, ttl)?)
+        })
     }
 
     /// Releases the lock. Await it to know that a quorum of nodes has confirmed that: one round trip, at
@@ -123,6 +125,10 @@ impl LoopLease {
         let Some(lease) = self.take() else { return Ok(None) };
         let kind = Kind::End { was_held: lease.is_valid() };
         Driver::submit(self.driver.bind(py), kind, |driver| Ok(driver.unlock(lease)?)).map(Some)
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.driver)
     }
 
     fn __repr__(&self) -> String {

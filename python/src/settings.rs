@@ -1,6 +1,6 @@
 //! [`Settings`]: the nodes and the keyword arguments of a client. `docs/settings.md` has their ranges.
 
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedStr;
 use pyo3::types::{PyDict, PyString};
@@ -22,14 +22,17 @@ impl Settings {
         nodes: &Bound<'_, PyAny>,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
+        let py = nodes.py();
         let mut reading = Reading {
-            config: Config::new(list("nodes", nodes)?).map_err(Failure::from)?,
+            config: Config::new(list("nodes", nodes).map_err(|error| about(py, "nodes", error))?)
+                .map_err(Failure::from)?,
             retry: Retry::default(),
             tls: None,
             identity: (None, None),
         };
         for (name, value) in options.into_iter().flatten() {
-            reading.set(&name.extract::<PyBackedStr>()?, &value)?;
+            let name = name.extract::<PyBackedStr>()?;
+            reading.set(&name, &value).map_err(|error| about(py, &name, error))?;
         }
         let settings = reading.end()?;
         // A driver that is never driven opens no connection.
@@ -45,6 +48,17 @@ struct Reading {
     tls: Option<Tls>,
     /// The client's certificate and its key.
     identity: (Option<Vec<u8>>, Option<Vec<u8>>),
+}
+
+/// The error of a value, whose words alone may not say of which setting.
+fn about(py: Python<'_>, name: &str, error: PyErr) -> PyErr {
+    let words = error.value(py).to_string();
+    let is_pythons =
+        error.is_instance_of::<PyTypeError>(py) || error.is_instance_of::<PyOverflowError>(py);
+    if !is_pythons || words.contains(name) {
+        return error;
+    }
+    PyErr::from_type(error.get_type(py), format!("{name}: {words}"))
 }
 
 fn list(name: &str, given: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import pickle
+import sys
 from typing import Any, get_type_hints
 
 import pytest
@@ -54,8 +56,18 @@ def test_a_setting_is_taken_by_its_name_and_checked_before_any_lock(kind: Any, n
         # A user without a password is refused.
         more = {"password": "p"} if name == "username" else {}
         kind(NODES, **{name: right}, **more)
-    with pytest.raises((redbolt.InvalidArgument, TypeError, OverflowError)):
+    with pytest.raises((redbolt.InvalidArgument, TypeError, OverflowError), match="(?i)" + name.split("_")[0]):
         kind(NODES, **{name: wrong})
+
+
+def test_a_list_of_nodes_may_be_read_only_once() -> None:
+    client = redbolt.asyncio.Client(iter(NODES), next_nodes=iter(NODES))
+
+    async def connect() -> None:
+        client._here()
+        await client.shutdown()
+
+    asyncio.run(connect())
 
 
 def test_no_other_name_is_a_setting() -> None:
@@ -65,7 +77,7 @@ def test_no_other_name_is_a_setting() -> None:
 
 @pytest.mark.parametrize("nodes", [[], NODES[0], ["redis://h:port"], NODES + NODES[:1], [7], None])
 def test_lists_that_are_no_nodes_are_refused(nodes: Any) -> None:
-    with pytest.raises((redbolt.InvalidArgument, TypeError)):
+    with pytest.raises((redbolt.InvalidArgument, TypeError), match="node"):
         redbolt.Client(nodes)
 
 
@@ -102,8 +114,10 @@ def test_arguments_that_cannot_work_are_refused(redbolt_nodes: Any, asked: dict[
 
 @pytest.mark.parametrize("key", [None, 7, [7], ["a", None]])
 def test_a_key_of_another_type_is_no_key(redbolt_nodes: Any, key: Any) -> None:
-    with redbolt.Client(redbolt_nodes.urls) as client, pytest.raises(TypeError):
+    with redbolt.Client(redbolt_nodes.urls) as client, pytest.raises(TypeError, match="a key is str or bytes, not "):
         client.lock(key, ttl=10)
+    with redbolt.Client(redbolt_nodes.urls) as client, pytest.raises(UnicodeEncodeError):
+        client.lock("no character: \ud800", ttl=10)
 
 
 def test_errors_are_of_one_family_and_go_through_pickle() -> None:
@@ -125,3 +139,22 @@ def test_everything_for_users_has_words_for_help() -> None:
     words = redbolt.Client.__doc__ or ""
     for name in SETTINGS:
         assert name in words, name
+
+
+def test_a_second_interpreter_of_the_process_cannot_import_it() -> None:
+    name = "_interpreters" if sys.version_info >= (3, 13) else "_xxsubinterpreters"
+    interpreters = pytest.importorskip(name)
+    program = f"""
+import sys
+sys.path[:] = {sys.path}
+try:
+    import redbolt
+except ImportError as error:
+    assert "interpreter" in str(error), error
+else:
+    raise AssertionError("its exceptions are those of the first interpreter")
+"""
+    other = interpreters.create()
+    # Before 3.13 what the program raises comes here; later it is returned.
+    assert interpreters.run_string(other, program) is None
+    interpreters.destroy(other)

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import os
 import random
+import subprocess
 import sys
 import time
 from typing import Any, Callable, Coroutine, Iterator
@@ -62,6 +63,11 @@ def test_a_lock_is_held_within_its_block_and_free_behind_it(servers: Servers, ru
             assert lease.lost and servers.are_empty()
             with pytest.raises(redbolt.NotHeld):
                 await lease.unlock()
+            lease = await client.lock("sku:42", ttl=10)
+            extension = lease.extend(20)
+            await lease.unlock()
+            with pytest.raises(redbolt.NotHeld, match="unlocked before"):
+                await extension
             lease = await client.lock(["a", "b"], ttl=10)
             assert lease.keys == (b"a", b"b")
             assert await lease.unlock() is True
@@ -288,6 +294,41 @@ def test_a_client_serves_one_loop_at_a_time_and_the_next_one_when_that_is_closed
     assert servers.are_empty()
 
 
+def test_a_client_leaves_nothing_open_for_a_loop_that_is_closed(servers: Servers, run: Run) -> None:
+    client = Client(servers.urls, **SETTINGS)
+
+    async def main() -> int:
+        await (await client.lock("k", ttl=10)).unlock()
+        return len(os.listdir("/proc/self/fd"))
+
+    run(main())
+    first = run(main())
+    assert [run(main()) for _ in range(3)] == [first] * 3
+    run(client.shutdown())
+    assert len(os.listdir("/proc/self/fd")) < first - 5
+
+
+def test_the_collector_closes_clients_whose_loop_is_closed(servers: Servers, run: Run) -> None:
+    leases = []
+
+    async def main(is_held: bool) -> int:
+        lease = await Client(servers.urls, **SETTINGS).lock(f"k:{is_held}", ttl=0.5, keep_alive=True)
+        if is_held:
+            leases.append(lease)
+        return len(os.listdir("/proc/self/fd"))
+
+    run(main(False))
+    first = run(main(False))
+    for _ in range(3):
+        assert run(main(False)) <= first
+    run(main(True))
+    gc.collect()
+    assert leases[0].remaining() > 0
+    leases.clear()
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) < first - 5
+
+
 def test_a_loop_that_was_blocked_for_longer_than_a_lease_does_not_hand_it_out(servers: Servers, run: Run) -> None:
     async def main() -> None:
         async with Client(servers.urls, **SETTINGS) as client:
@@ -356,3 +397,76 @@ def test_many_calls_at_once_are_refused_beyond_the_limit(servers: Servers, run: 
 
     run(main())
     assert eventually(servers.are_empty)
+
+
+def test_code_of_python_that_a_call_runs_may_use_its_lease_and_driver(servers: Servers) -> None:
+    # As another thread, a signal handler or a finalizer does. It would wait for ever for a mutex of the call.
+    program = """
+import asyncio, sys, redbolt.asyncio
+leases = []
+
+class Loop(asyncio.SelectorEventLoop):
+    def call_soon(self, *args, **more):
+        for lease in leases:
+            lease.remaining()
+        return super().call_soon(*args, **more)
+
+class Full(redbolt.Full):
+    def __init__(self, *args):
+        client._driver.fileno()
+        super().__init__(*args)
+
+async def main():
+    async with client, client.lock("k", ttl=10) as lease:
+        leases.append(lease)
+        await lease.extend(20)
+        extension = lease.extend(20)
+        try:
+            await client.try_lock("other", ttl=10)
+        except redbolt.Full:
+            print("full")
+        await extension
+
+client = redbolt.asyncio.Client(sys.argv[1:], restart_guard=False, node_timeout=1.0, in_flight_max=1)
+redbolt._errors.Full = Full
+Loop().run_until_complete(main())
+"""
+    command = [sys.executable, "-c", program, *servers.urls]
+    assert subprocess.run(command, timeout=20, capture_output=True, text=True).stdout == "full\n"
+
+
+def test_an_exception_of_a_block_goes_on_though_its_unlock_cannot_begin(servers: Servers, run: Run) -> None:
+    async def main() -> None:
+        client = Client(servers.urls, **SETTINGS, in_flight_max=1)
+        with pytest.raises(KeyError):
+            async with client.lock("k", ttl=10) as lease:
+                extension = lease.extend(10)
+                raise KeyError("of the work")
+        await asyncio.wait([extension])
+        assert isinstance(extension.exception(), redbolt.NotHeld)
+        # The lock was released, though nobody waited for it.
+        await (await client.lock("k", ttl=10, timeout=5)).unlock()
+        with pytest.raises(KeyError):
+            async with client.lock("k", ttl=1):
+                await client.shutdown()
+                raise KeyError("of the work")
+
+    run(main())
+    assert servers.are_empty()
+
+
+def test_a_call_has_one_block_at_a_time(servers: Servers, run: Run) -> None:
+    async def main() -> None:
+        async with Client(servers.urls, **SETTINGS) as client:
+            call = client.lock("k", ttl=10, slots=2)
+            async with call as first:
+                with pytest.raises(RuntimeError, match="one call per block"):
+                    async with call:
+                        pass
+                assert not first.lost
+            assert first.lost
+            async with call as second:
+                assert not second.lost
+
+    run(main())
+    assert servers.are_empty()

@@ -216,6 +216,37 @@ except KeyboardInterrupt:
     assert servers.are_empty()
 
 
+def test_ctrl_c_ends_the_wait_for_the_last_releases(servers: Servers) -> None:
+    program = """
+import sys, redbolt
+client = redbolt.Client(sys.argv[1:], restart_guard=False, node_timeout=1.0)
+lease = client.lock("k", ttl=30)
+print("holds", flush=True)
+sys.stdin.readline()
+del lease
+print("waits", flush=True)
+try:
+    client.shutdown(limit=60)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+    command = [sys.executable, "-c", program, *servers.urls]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdin is not None and process.stdout is not None and process.stdout.readline() == "holds\n"
+        for server in servers:
+            server.freeze()
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "waits\n"
+        time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0 and process.stdout.readline() == "interrupted\n"
+    finally:
+        process.kill()
+        process.communicate()
+
+
 def test_a_client_that_was_shut_down_says_so(servers: Servers) -> None:
     client = redbolt.Client(servers.urls, **SETTINGS)
     lease = client.lock("k", ttl=1)

@@ -169,14 +169,21 @@ static void loss_in_a_loop(redbolt_config *config) {
   EXPECT(redbolt_driver_unlock(driver, other.lease, NULL, NULL, NULL) == REDBOLT_NOT_A_LEASE);
   redbolt_completion ended = next(driver);
   EXPECT(ended.event == REDBOLT_UNLOCKED && ended.code == REDBOLT_OK && ended.user == &of_other);
+  must(redbolt_driver_lock(driver, "late", 4, &options, &of_lock, NULL, &error), &error, "late");
   uint64_t owed = 1;
   must(redbolt_driver_shutdown(driver, 5 * REDBOLT_S, &owed, &error), &error, "shutdown");
   EXPECT(owed == 0);
+  EXPECT(redbolt_driver_completions(driver, &ended, &error, 1) == 1);
+  EXPECT(ended.event == REDBOLT_LOCKED && ended.code == REDBOLT_CLOSED && ended.user == &of_lock);
+  EXPECT(redbolt_driver_completions(driver, &ended, &error, 1) == 0);
+  EXPECT(redbolt_driver_lock(driver, "late", 4, &options, NULL, NULL, NULL) == REDBOLT_CLOSED);
   redbolt_driver_free(driver);
 }
 
 /* The child gets no lock, and its end releases nothing of its parent's. */
-static void the_child_of_a_fork(void) {
+static void the_child_of_a_fork(redbolt_config *config) {
+  redbolt_driver *driver;
+  must(redbolt_driver_new(config, &driver, &error), &error, "redbolt_driver_new");
   redbolt_lease lease = lock("parent", (redbolt_options){.ttl_ns = 10 * REDBOLT_S}), other;
   redbolt_options options = {.ttl_ns = 10 * REDBOLT_S};
   fflush(NULL);
@@ -184,10 +191,15 @@ static void the_child_of_a_fork(void) {
   EXPECT(child >= 0);
   if (child == 0) {
     redbolt_code code = redbolt_try_lock(client, "child", 5, &options, &other, NULL);
+    /* The child has the sockets of its parent's driver: it would read the answers of the parent. */
+    if (redbolt_driver_drive(driver, NULL) != REDBOLT_CLOSED) _exit(2);
+    if (redbolt_driver_try_lock(driver, "child", 5, &options, NULL, NULL, NULL) != REDBOLT_CLOSED) _exit(3);
     _exit(code == REDBOLT_CLOSED && redbolt_unlock(client, lease, NULL) == REDBOLT_CLOSED ? 0 : 1);
   }
   int status;
   EXPECT(waitpid(child, &status, 0) == child && status == 0);
+  must(redbolt_driver_drive(driver, &error), &error, "redbolt_driver_drive");
+  redbolt_driver_free(driver);
   unlock(lease);
 }
 
@@ -200,7 +212,7 @@ int main(int argc, char **argv) {
   fences(config);
   loss_beside_threads();
   loss();
-  the_child_of_a_fork();
+  the_child_of_a_fork(config);
   uint64_t owed = 1;
   must(redbolt_client_shutdown(client, 5 * REDBOLT_S, &owed, &error), &error, "shutdown");
   EXPECT(owed == 0);
