@@ -119,6 +119,7 @@ inline nanoseconds duration(uint64_t ns) noexcept {
 /* What one call for a lock asks for; see redbolt_options. */
 struct options {
   nanoseconds ttl;
+  /* Zero is the default of the client. A negative one, a budget that is over, ends the call at once. */
   nanoseconds timeout{};
   nanoseconds min_validity{};
   nanoseconds linger{};
@@ -130,7 +131,6 @@ struct options {
   options(std::chrono::duration<Rep, Period> lives, uint32_t bits = 0)
       : ttl(std::chrono::duration_cast<nanoseconds>(lives)), flags(bits) {}
   redbolt_options raw() const noexcept {
-    /* Zero is no timeout of the call's own. One that is over ends the call at once. */
     auto ends = timeout < nanoseconds::zero() ? 1 : detail::count(timeout);
     return {detail::count(ttl), ends, detail::count(min_validity),
             detail::count(linger), slots, readers, flags};

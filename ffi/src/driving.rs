@@ -174,7 +174,11 @@ impl Driving {
         if !self.is_closed {
             return None;
         }
-        let op = self.ops.iter_mut().find_map(Option::take)?;
+        let op = loop {
+            if let Some(op) = self.ops.pop()? {
+                break op;
+            }
+        };
         Some(told(op.event, op.user, op.lease, Err(Failure::Closed)))
     }
 

@@ -31,8 +31,8 @@ __all__ = ["Client", "Lease", "Locking"]
 
 
 def _listed(nodes: Iterable[str]) -> Iterable[str]:
-    # Each loop's driver reads the nodes anew. A text is no list of nodes, and refused as such.
-    return nodes if isinstance(nodes, str) else list(nodes)
+    # Each loop's driver reads the nodes anew. What is no list of nodes is refused as such.
+    return nodes if isinstance(nodes, str) or not isinstance(nodes, Iterable) else list(nodes)
 
 
 class Client:

@@ -205,7 +205,7 @@ impl Client {
 
     /// Ends the client: sends the releases that it owes, and waits for them at most `limit` seconds. Calls
     /// under way and later ones raise `Closed`. Returns how many releases the nodes have not confirmed;
-    /// those keys end with their TTL, and so do leases that are still held.
+    /// those keys end with their TTL, and so do leases that are still held. A later call returns 0.
     #[pyo3(signature = (limit=1.0))]
     fn shutdown(&self, py: Python<'_>, limit: f64) -> PyResult<usize> {
         let limit = duration("limit", limit)?;

@@ -234,8 +234,8 @@ impl Driver {
 
     /// The descriptor that is readable when `drive` has something to do.
     fn fileno(&self) -> PyResult<i32> {
-        let driving = self.driving()?;
-        Ok(driving.driver.as_ref().ok_or(Failure::Closed)?.as_fd().as_raw_fd())
+        let fd = self.driving()?.driver.as_ref().map(|driver| driver.as_fd().as_raw_fd());
+        Ok(fd.ok_or(Failure::Closed)?)
     }
 
     /// Reads the answers, does what is due, writes what was submitted, and settles futures.
@@ -251,7 +251,8 @@ impl Driver {
 
     /// The timer has come.
     fn fire(slf: &Bound<'_, Self>) -> PyResult<()> {
-        slf.get().driving()?.timer = None;
+        let fired = slf.get().driving()?.timer.take();
+        drop(fired);
         Self::drive(slf)
     }
 

@@ -99,7 +99,7 @@ fn of_extend(error: &ExtendError) -> &'static str {
         ExtendError::Expired => "Expired",
         ExtendError::LimitReached => "LimitReached",
         ExtendError::Busy => "Busy",
-        ExtendError::NotOurs | ExtendError::Cancelled => "NotHeld",
+        ExtendError::NotOurs => "NotHeld",
         ExtendError::Full => "Full",
         ExtendError::Closed => "Closed",
         _ => "InvalidArgument",

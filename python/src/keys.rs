@@ -46,10 +46,16 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Keys {
     type Error = PyErr;
 
     fn extract(given: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        if given.is_instance_of::<PyString>() {
+            return given.extract().map(Self::One);
+        }
         if let Ok(key) = given.extract() {
             return Ok(Self::One(key));
         }
-        let several = given.try_iter().map_err(|_| no_key(given))?;
+        let is_type = |error: &PyErr| error.is_instance_of::<PyTypeError>(given.py());
+        let several = given
+            .try_iter()
+            .map_err(|error| if is_type(&error) { no_key(given) } else { error })?;
         several.map(|key| key?.extract()).collect::<PyResult<_>>().map(Self::Several)
     }
 }

@@ -50,15 +50,22 @@ struct Reading {
     identity: (Option<Vec<u8>>, Option<Vec<u8>>),
 }
 
-/// The error of a value, whose words alone may not say of which setting.
+/// The error of a value, whose words alone do not say of which setting.
 fn about(py: Python<'_>, name: &str, error: PyErr) -> PyErr {
     let words = error.value(py).to_string();
-    let is_pythons =
-        error.is_instance_of::<PyTypeError>(py) || error.is_instance_of::<PyOverflowError>(py);
-    if !is_pythons || words.contains(name) {
+    if words.contains(name) {
         return error;
     }
-    PyErr::from_type(error.get_type(py), format!("{name}: {words}"))
+    let words = format!("{name}: {words}");
+    let told = if error.is_instance_of::<PyOverflowError>(py) {
+        PyErr::from(Failure::Argument(words))
+    } else if error.is_instance_of::<PyTypeError>(py) {
+        PyTypeError::new_err(words)
+    } else {
+        return error;
+    };
+    told.set_cause(py, Some(error));
+    told
 }
 
 fn list(name: &str, given: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {

@@ -75,10 +75,21 @@ def test_no_other_name_is_a_setting() -> None:
         redbolt.Client(NODES, **{"ttl": 1})
 
 
+@pytest.mark.parametrize("kind", [redbolt.Client, redbolt.asyncio.Client])
 @pytest.mark.parametrize("nodes", [[], NODES[0], ["redis://h:port"], NODES + NODES[:1], [7], None])
-def test_lists_that_are_no_nodes_are_refused(nodes: Any) -> None:
+def test_lists_that_are_no_nodes_are_refused(kind: Any, nodes: Any) -> None:
     with pytest.raises((redbolt.InvalidArgument, TypeError), match="node"):
-        redbolt.Client(nodes)
+        kind(nodes)
+
+
+class Unreadable:
+    def __iter__(self) -> Any:
+        raise ConnectionError("the database is away")
+
+
+def test_the_error_of_an_iterable_is_told_as_it_is(redbolt_nodes: Any) -> None:
+    with redbolt.Client(redbolt_nodes.urls) as client, pytest.raises(ConnectionError):
+        client.lock(Unreadable(), ttl=10)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -116,7 +127,7 @@ def test_arguments_that_cannot_work_are_refused(redbolt_nodes: Any, asked: dict[
 def test_a_key_of_another_type_is_no_key(redbolt_nodes: Any, key: Any) -> None:
     with redbolt.Client(redbolt_nodes.urls) as client, pytest.raises(TypeError, match="a key is str or bytes, not "):
         client.lock(key, ttl=10)
-    with redbolt.Client(redbolt_nodes.urls) as client, pytest.raises(UnicodeEncodeError):
+    with redbolt.Client(redbolt_nodes.urls) as client, pytest.raises(UnicodeEncodeError, match="position 14"):
         client.lock("no character: \ud800", ttl=10)
 
 
@@ -150,11 +161,12 @@ sys.path[:] = {sys.path}
 try:
     import redbolt
 except ImportError as error:
-    assert "interpreter" in str(error), error
+    assert "another interpreter" in str(error), error
 else:
     raise AssertionError("its exceptions are those of the first interpreter")
 """
-    other = interpreters.create()
+    # As mod_wsgi makes it. In an isolated one Python itself refuses modules such as this.
+    other = interpreters.create("legacy") if sys.version_info >= (3, 13) else interpreters.create(isolated=False)
     # Before 3.13 what the program raises comes here; later it is returned.
     assert interpreters.run_string(other, program) is None
     interpreters.destroy(other)

@@ -224,8 +224,8 @@ lease = client.lock("k", ttl=30)
 print("holds", flush=True)
 sys.stdin.readline()
 del lease
-print("waits", flush=True)
 try:
+    print("waits", flush=True)
     client.shutdown(limit=60)
 except KeyboardInterrupt:
     print("interrupted", flush=True)
@@ -239,7 +239,6 @@ except KeyboardInterrupt:
         process.stdin.write("\n")
         process.stdin.flush()
         assert process.stdout.readline() == "waits\n"
-        time.sleep(0.2)
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 0 and process.stdout.readline() == "interrupted\n"
     finally:
