@@ -75,7 +75,14 @@ impl Led {
             Vote::Token(token, _) => Some((*token, ends_of(token))),
             Vote::Free | Vote::Silent => None,
         });
-        let (token, mut ends) = tokens.max_by_key(|(_, ends)| ends.len()).unwrap_or_default();
+        let silent = votes.iter().filter(|(_, vote)| *vote == Vote::Silent);
+        let silent: NodeMask = silent.map(|(node, _)| *node).collect();
+        // Of two lists, more nodes may hold a token that has no quorum of each.
+        let strength = |(_, ends): &(&[u8], Vec<(Duration, NodeId)>)| {
+            let holders: NodeMask = ends.iter().map(|(_, node)| *node).collect();
+            (has_quorum(holders), has_quorum(holders.union(silent)), ends.len())
+        };
+        let (token, mut ends) = tokens.max_by_key(strength).unwrap_or_default();
         // The last end first: the quorum ends with the node that completes it.
         ends.sort_unstable_by(|a, b| b.cmp(a));
         let mut holders = NodeMask::EMPTY;
@@ -84,8 +91,7 @@ impl Led {
             has_quorum(holders)
         });
         let Some(&(ends_in, _)) = last else {
-            let silent = votes.iter().filter(|(_, vote)| *vote == Vote::Silent);
-            let possible = silent.map(|(node, _)| *node).chain(holders).collect();
+            let possible = holders.union(silent);
             return if has_quorum(possible) { Self::Unknown } else { Self::Nobody };
         };
         let claim = claim(answers, at, token);
@@ -242,6 +248,25 @@ mod tests {
             };
             assert_eq!(led, expected, "{nodes:?}");
         }
+    }
+
+    /// Nodes 0 to 2 are in both lists, and each list has two nodes more.
+    #[test]
+    fn of_two_lists_a_token_with_a_quorum_of_each_counts_though_more_nodes_hold_another() {
+        let has_quorum = |nodes: NodeMask| {
+            [[0, 1, 2, 3, 4], [0, 1, 2, 5, 6]].into_iter().all(|list| {
+                let holds = |place: &usize| nodes.contains(NodeId::new(*place).unwrap());
+                list.iter().filter(|place| holds(place)).count() >= 3
+            })
+        };
+        let (a, b) = (|| holds("a", 9), || holds("b", 9));
+        let led = |nodes: [NodeAnswers; 7]| Led::read(&placed(nodes), 0, has_quorum);
+        let held = led([a(), a(), a(), b(), b(), b(), b()]);
+        assert_eq!(held.leader().map(|leader| leader.votes), Some(3), "{held:?}");
+        let unknown = led([a(), a(), silent(), b(), b(), b(), free()]);
+        assert!(matches!(unknown, Led::Unknown), "{unknown:?}");
+        let nobody = led([a(), a(), b(), free(), silent(), b(), free()]);
+        assert!(matches!(nobody, Led::Nobody), "{nobody:?}");
     }
 
     #[test]

@@ -119,20 +119,19 @@ pub(super) enum Listener {
 }
 
 impl Listener {
+    /// Notifies it. An executor's code may panic: only its own task pays for that.
     pub(super) fn notify(self) {
-        match self {
+        let notify = || match self {
             Self::None => {}
             Self::Thread(thread) => thread.unpark(),
             Self::Task(waker) => waker.wake(),
-        }
+        };
+        drop(catch_unwind(AssertUnwindSafe(notify)));
     }
 }
 
-/// Notifies all. An executor's code may panic: the other listeners still get their wake-up.
 pub(super) fn notify_all(listeners: impl IntoIterator<Item = Listener>) {
-    for listener in listeners {
-        drop(catch_unwind(AssertUnwindSafe(|| listener.notify())));
-    }
+    listeners.into_iter().for_each(Listener::notify);
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

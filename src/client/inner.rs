@@ -13,6 +13,8 @@ use super::table::{Command, Table};
 
 pub(super) struct Inner {
     table: Mutex<Table>,
+    /// For the child of a fork. There the other mutex may stay locked, by a thread of the parent's.
+    childs: Mutex<Table>,
     threads: Arc<dyn Threads>,
     pub(super) rules: Arc<Rules>,
     pub(super) counting: Counting,
@@ -59,7 +61,8 @@ pub(super) trait Threads: Send + Sync {
 impl Inner {
     pub(super) fn new(table: Table, threads: Arc<dyn Threads>) -> Self {
         let (rules, counting) = (Arc::clone(&table.rules), table.counting.clone());
-        Self { table: Mutex::new(table), threads, rules, counting }
+        let childs = Mutex::new(table.of_child());
+        Self { table: Mutex::new(table), childs, threads, rules, counting }
     }
 
     /// Runs `work` on the table, and wakes the thread that is to go on. `work` must be short and
@@ -71,7 +74,8 @@ impl Inner {
     /// As [`with`](Self::with); `work` says which thread goes on.
     pub(super) fn with_then<T>(&self, work: impl FnOnce(&mut Table) -> (T, Then)) -> T {
         // A panic in the table would be a bug; later calls still get an answer.
-        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let table = if self.is_in_fork() { &self.childs } else { &self.table };
+        let mut table = table.lock().unwrap_or_else(PoisonError::into_inner);
         let (value, then) = work(&mut table);
         let place = match then {
             Then::ComesBack => None,
@@ -101,7 +105,7 @@ impl Inner {
     /// Drives in the place of the I/O thread, and wakes the thread that goes on. Returns the result
     /// of the leader's call if it is done.
     pub(super) fn lead(&self, lead: Lead) -> Option<Taken> {
-        if self.end_in_fork() {
+        if self.is_in_fork() {
             return None;
         }
         let end = self.threads.lead(self, lead);
@@ -115,14 +119,9 @@ impl Inner {
         end.taken
     }
 
-    /// In the child of a fork every call ends: leases and sockets are the parent's. Returns whether
-    /// this is one.
-    pub(super) fn end_in_fork(&self) -> bool {
-        let is_fork = !self.threads.are_here();
-        if is_fork {
-            self.end(0);
-        }
-        is_fork
+    /// Whether this is the child of a fork: leases, calls and sockets are the parent's.
+    pub(super) fn is_in_fork(&self) -> bool {
+        !self.threads.are_here()
     }
 
     /// The I/O thread ends, with `owed` releases owed, and so does every call.

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::calls::Taken;
-use super::calls::{CallKind, Left, Listener, Stage};
+use super::calls::{CallKind, CallResult, Left, Listener, Stage, Taken};
 use super::indices::CallIndex;
 use super::inner::{Caller, Owner, Then};
 use super::sleeping::Lead;
@@ -32,7 +31,6 @@ impl PendingCall {
         caller: Caller,
         begin: impl FnOnce(&mut Table) -> Result<CallIndex, E>,
     ) -> Result<Self, E> {
-        owner.inner.end_in_fork();
         owner.inner.with_then(|table| {
             let call = match begin(table) {
                 Ok(call) => call,
@@ -108,6 +106,11 @@ impl PendingCall {
 
     /// Takes the result. Without a result, it notes which thread or task to wake for it.
     pub(super) fn look(&mut self, task: Listener, caller: Caller) -> Option<Taken> {
+        if self.owner.inner.is_in_fork() {
+            // No call has this result, so each takes it for the end of the client.
+            self.is_taken = true;
+            return Some((CallResult::Lost, None));
+        }
         // The closure's value is dropped outside of the mutex.
         let owner = Arc::clone(&self.owner);
         let (taken, _left) = owner.inner.with_then(|table| {
@@ -142,7 +145,7 @@ fn park_until(ends: Instant) {
 
 impl Drop for PendingCall {
     fn drop(&mut self) {
-        if self.is_taken {
+        if self.is_taken || self.owner.inner.is_in_fork() {
             return;
         }
         let call = self.call;

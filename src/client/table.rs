@@ -112,6 +112,16 @@ pub(super) struct Table {
 impl Table {
     /// `promotes`: see [`Sleeping`].
     pub(super) fn new(rules: Rules, calls_max: usize, promotes: bool) -> Self {
+        Self::of(Arc::new(rules), calls_max, promotes)
+    }
+
+    /// The table of the same client in the child of a fork: there every call has ended.
+    pub(super) fn of_child(&self) -> Self {
+        let (rules, counting) = (Arc::clone(&self.rules), self.counting.clone());
+        Self { is_closed: true, ended: Some(0), counting, ..Self::of(rules, 0, false) }
+    }
+
+    fn of(rules: Arc<Rules>, calls_max: usize, promotes: bool) -> Self {
         Self {
             calls: Calls::new(calls_max),
             queues: Queues::default(),
@@ -121,7 +131,7 @@ impl Table {
             lingering: BinaryHeap::new(),
             is_closed: false,
             ended: None,
-            rules: Arc::new(rules),
+            rules,
             counting: Counting::default(),
             voters: NodeMask::EMPTY,
         }

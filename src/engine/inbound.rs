@@ -147,7 +147,7 @@ impl Engine {
                 self.follow(failed, now);
             }
             Request::Time => {
-                return self.locks.nodes.time_told(id, answer, pending.written_at, now);
+                return self.locks.nodes.time_told(id, answer, now);
             }
             Request::Release { slot, step } => {
                 self.locks.release_answered(id, slot, step, answer, now)

@@ -1,7 +1,6 @@
 //! The node's wall clock, as the node last told it. Only fences depend on it.
 
 use super::core::Node;
-use super::state::Now;
 use crate::time::{Instant, WallClock};
 
 impl Node {
@@ -15,9 +14,20 @@ impl Node {
         self.reading.number
     }
 
-    /// The node told its time. The client had asked at `asked_at` on the attended clock.
-    pub(crate) const fn told_time(&mut self, micros: u64, asked_at: Instant, now: Now) {
-        let error = now.attended.nanos_since(asked_at) / 1_000;
-        self.clock = Some(WallClock { read_at: now.real, micros, error });
+    /// The client has asked for the node's time.
+    pub(crate) fn asked_time(&mut self, now: Instant) {
+        self.reading.times.push_back(now);
+    }
+
+    /// The node has answered: when the client had asked.
+    pub(crate) fn time_asked_at(&mut self) -> Instant {
+        self.reading.times.pop_front().unwrap_or_default()
+    }
+
+    /// The node told its time. Its answer may lie unread, so the error counts the time in which the
+    /// client stood still, too.
+    pub(crate) const fn told_time(&mut self, micros: u64, asked_at: Instant, now: Instant) {
+        let error = now.nanos_since(asked_at) / 1_000;
+        self.clock = Some(WallClock { read_at: now, micros, error });
     }
 }

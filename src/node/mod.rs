@@ -102,6 +102,7 @@ impl Node {
         self.reading.greeting_open = 0;
         self.reading.no_master = None;
         self.reading.looks.clear();
+        self.reading.times.clear();
         self.channel.close();
         std::mem::take(&mut self.pending)
     }

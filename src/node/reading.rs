@@ -26,6 +26,8 @@ pub(super) struct Reading {
     pub(super) no_master: Option<Cause>,
     /// When each look was written that has no answer yet.
     pub(super) looks: VecDeque<Instant>,
+    /// When each question for the node's time was written that has no answer yet.
+    pub(super) times: VecDeque<Instant>,
     /// When the greeting, or the last look that has its answer, was written.
     pub(super) seen_at: Instant,
 }

@@ -61,7 +61,7 @@ impl Node {
         }
         self.clock = None;
         if let Some(micros) = self.reading.facts.time_us {
-            self.told_time(micros, self.greeted_at, now);
+            self.told_time(micros, self.reading.seen_at, now.real);
         }
         let standing = self.history.admit(&self.reading.facts, rules, is_duplicate, now.real);
         let standing = match standing {

@@ -1,12 +1,14 @@
 //! The child of a fork releases nothing of its parent's, and takes no lock that lingers there.
 
 use std::process::exit;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use fork::{Fork, fork, waitpid};
 use redbolt::{Client, LockError, LockOptions, Unlocked};
 use redbolt_embedded::Nodes;
 
-use super::common::{Looped, PATIENCE, TTL, eventually, fresh_config, own_test};
+use super::common::{Looped, PATIENCE, TTL, eventually, fresh_config, ms, own_test};
 
 /// A fork copies the thread that forks alone, so each test runs in a process of its own.
 const ALONE: &str = "REDBOLT_FORKS_ALONE";
@@ -75,4 +77,45 @@ fn the_child_of_a_fork_drops_the_lease_and_the_driver_of_its_parent_and_releases
     let (lease, mut looped) = both.expect("the parent's own");
     // The release goes behind whatever the child has written.
     assert_eq!(looped.unlock(lease).expect("it is held"), Unlocked::Released);
+}
+
+/// Another thread may be in the middle of its work on the client when this one forks.
+#[test]
+fn the_child_of_a_fork_ends_its_calls_whatever_other_threads_do_at_the_fork() {
+    let name = "forks::the_child_of_a_fork_ends_its_calls_whatever_other_threads_do_at_the_fork";
+    if !is_alone(name) {
+        return;
+    }
+    let nodes = Nodes::start(3).expect("ports are free");
+    let client = Client::connect(fresh_config(nodes.urls())).expect("the nodes are fit");
+    let guard = client.lock("k", TTL).wait().expect("it is free");
+    let mut waits = client.lock("k", TTL);
+    assert!(waits.wait_for(ms(1)).is_none(), "the guard holds it");
+    let mut copied = Some((guard, waits));
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for key in ["a", "b"] {
+            let (client, is_over) = (&client, &is_over);
+            scope.spawn(move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    drop(client.try_lock(key, TTL).wait());
+                }
+            });
+        }
+        let mut ends = (0..1_000).map(|_| match fork().expect("a process more") {
+            Fork::Child => {
+                thread::spawn(|| {
+                    thread::sleep(PATIENCE / 4);
+                    exit(3);
+                });
+                let (guard, waits) = copied.take().expect("the child's copy");
+                drop(guard);
+                exit(i32::from(waits.wait().is_ok() || client.try_lock("c", TTL).wait().is_ok()))
+            }
+            Fork::Parent(pid) => waitpid(pid).expect("a child"),
+        });
+        let bad = ends.position(|end| end != 0);
+        is_over.store(true, Ordering::Relaxed);
+        assert_eq!(bad, None, "the child that did not end well");
+    });
 }

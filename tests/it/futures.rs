@@ -305,6 +305,25 @@ fn a_wake_up_that_panics_costs_nobody_else_its_own() {
     is_clean(&nodes, &shared);
 }
 
+/// The task has the lock, but its executor does not run it.
+#[test]
+fn a_guard_that_goes_to_a_task_whose_wake_up_panics_is_dropped_and_unlocked_all_the_same() {
+    let (nodes, shared) = embedded(|config| config);
+    let waker = Waker::from(Arc::new(Panics));
+    for unlocks in [false, true] {
+        let guard = shared.try_lock("k", TTL).wait().unwrap();
+        let mut next = begin(&shared, "k");
+        assert!(next.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        if unlocks {
+            assert_eq!(guard.unlock().wait(), Ok(Unlocked::Released));
+        } else {
+            drop(guard);
+        }
+        drop(block_on(next).expect("its turn has come"));
+    }
+    is_clean(&nodes, &shared);
+}
+
 /// Records the thread that woke the task.
 struct WokenBy(Mutex<Option<ThreadId>>);
 

@@ -4,7 +4,7 @@
 use std::thread;
 use std::time::Duration;
 
-use redbolt::{Client, Guard, LockError, LockOptions};
+use redbolt::{Client, Guard, LockError, LockOptions, wait_all};
 
 use super::client::{embedded, in_use, is_clean, patient};
 use super::common::{PATIENCE, SLACK, TTL, eventually, fresh_config, ms, timed};
@@ -45,6 +45,21 @@ fn a_call_that_queued_before_a_lock_was_won_does_not_wait_longer_than_its_lease(
         assert!(eventually(PATIENCE, || second.is_finished()), "{shared:?}");
         assert!(second.join().unwrap().is_ok() && redbolt::now() >= deadline);
     });
+}
+
+#[test]
+fn calls_of_two_clients_that_are_waited_for_together_are_under_way_together() {
+    let (nodes, shared) = embedded(|config| config);
+    let other = &Client::connect(fresh_config(nodes.urls())).unwrap();
+    let held = other.try_lock("k", ms(2_000)).wait().unwrap();
+    thread::sleep(ms(200));
+    let third = Client::connect(fresh_config(nodes.urls())).unwrap();
+    thread::sleep(ms(200));
+    let soon = patient(TTL).timeout(ms(500));
+    let results = wait_all([shared.lock("k", endless(TTL)), third.lock("free", soon)]);
+    assert!(results.iter().all(Result::is_ok), "{results:?}");
+    drop((results, held));
+    is_clean(&nodes, &shared);
 }
 
 #[test]

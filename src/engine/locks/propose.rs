@@ -54,7 +54,9 @@ impl Locks {
             if is_old || !self.does_clock_agree(id) {
                 self.scratch.clear();
                 append_time(&mut self.scratch);
-                self.write(id, Request::Time, now);
+                if self.write(id, Request::Time, now) {
+                    self.nodes.at_mut(id).asked_time(now.real);
+                }
             }
         }
     }

@@ -309,16 +309,11 @@ impl Nodes {
     }
 
     /// The node answered TIME.
-    pub(super) fn time_told(
-        &mut self,
-        id: NodeId,
-        answer: crate::command::Answer,
-        asked_at: Instant,
-        now: Now,
-    ) {
+    pub(super) fn time_told(&mut self, id: NodeId, answer: crate::command::Answer, now: Now) {
+        let node = self.at_mut(id);
+        let asked_at = node.time_asked_at();
         if answer == crate::command::Answer::Number {
-            let micros = self.at(id).number();
-            self.at_mut(id).told_time(micros, asked_at, now);
+            node.told_time(node.number(), asked_at, now.real);
         }
     }
 

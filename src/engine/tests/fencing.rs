@@ -232,6 +232,35 @@ pub(super) fn a_clock_that_was_set_right_votes_at_the_next_attempt() {
     assert_eq!(rig.engine.fence(lease), Some(WALL + 1));
 }
 
+/// The client stands still for as long as its clock is behind, between its question and the answer.
+#[test]
+fn an_answer_that_lay_unread_does_not_set_a_clock_right() {
+    const BEHIND: Duration = Duration::from_secs(5);
+    let mut rig = rig_with(&[5_000_000; 3]);
+    rig.acquire_with("k", LockOptions::new(TTL).fenced());
+    rig.refused();
+    rig.collect();
+    rig.now = rig.now + BEHIND;
+    rig.answer_all(0..3, "*2\r\n$10\r\n1795000005\r\n$1\r\n0\r\n");
+    rig.acquire_with("k", LockOptions::new(TTL).fenced());
+    let error = rig.refused();
+    assert!(error.to_string().contains("its clock differs too much"), "{error}");
+    // The same in a greeting.
+    rig.lose(0);
+    rig.until_wanted(0);
+    rig.engine.handle_connected(node(0), rig.now);
+    rig.clear();
+    rig.now = rig.now + BEHIND;
+    rig.receive(0, HELLO);
+    let info = "run_id:0\r\nconnected_slaves:0\r\nserver_time_usec:1795000010000000\r\n";
+    for _ in 0..4 {
+        rig.receive(0, &format!("${}\r\n{info}\r\n", info.len()));
+    }
+    rig.acquire_with("k", LockOptions::new(TTL).fenced());
+    let error = rig.refused();
+    assert_eq!(vote_of(&error, 0), Vote::Failed(Cause::ClockOff));
+}
+
 #[test]
 fn a_minority_of_clocks_that_are_off_does_not_matter() {
     let mut rig = rig_with(&[0, 900_000, 3_600_000_000]);
