@@ -131,8 +131,8 @@ impl<T> Future for Call<'_, T> {
     }
 }
 
-/// Begins all of the calls, and blocks until each is done. Calls of one client go out in one write
-/// per node. The results are in the order of the calls. Allocates one list.
+/// Begins all of the calls, and blocks until each is done. If all are of one client, their requests go
+/// out in one write per node. The results are in the order of the calls. Allocates one list.
 ///
 /// ```no_run
 /// use redbolt::{Client, Guard, LockError, wait_all};
@@ -146,7 +146,8 @@ impl<T> Future for Call<'_, T> {
 pub fn wait_all<'a, T>(calls: impl IntoIterator<Item = Call<'a, T>>) -> Vec<T> {
     let mut calls: Vec<_> = calls.into_iter().collect();
     // While the caller waits for a call of one client, it begins nothing of another.
-    let is_of_one = calls.is_sorted_by(|a, b| Arc::ptr_eq(&a.owner, &b.owner));
+    let is_of_one =
+        calls.iter().zip(calls.iter().skip(1)).all(|(a, b)| Arc::ptr_eq(&a.owner, &b.owner));
     let caller = if is_of_one { Caller::Gathers } else { Caller::GoesOn };
     calls.iter_mut().for_each(|call| call.begin(caller));
     let mut left = calls.len() + 1;

@@ -105,7 +105,7 @@ fn the_child_of_a_fork_ends_its_calls_whatever_other_threads_do_at_the_fork() {
         let mut ends = (0..1_000).map(|_| match fork().expect("a process more") {
             Fork::Child => {
                 thread::spawn(|| {
-                    thread::sleep(PATIENCE / 4);
+                    thread::sleep(PATIENCE);
                     exit(3);
                 });
                 let (guard, waits) = copied.take().expect("the child's copy");

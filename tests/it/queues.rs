@@ -51,14 +51,20 @@ fn a_call_that_queued_before_a_lock_was_won_does_not_wait_longer_than_its_lease(
 fn calls_of_two_clients_that_are_waited_for_together_are_under_way_together() {
     let (nodes, shared) = embedded(|config| config);
     let other = &Client::connect(fresh_config(nodes.urls())).unwrap();
-    let held = other.try_lock("k", ms(2_000)).wait().unwrap();
-    thread::sleep(ms(200));
+    let held = other.try_lock("k", 2 * PATIENCE).wait().unwrap();
     let third = Client::connect(fresh_config(nodes.urls())).unwrap();
-    thread::sleep(ms(200));
-    let soon = patient(TTL).timeout(ms(500));
-    let results = wait_all([shared.lock("k", endless(TTL)), third.lock("free", soon)]);
-    assert!(results.iter().all(Result::is_ok), "{results:?}");
-    drop((results, held));
+    thread::scope(|scope| {
+        let are_both_set =
+            || (0..3).all(|node| nodes.key_count(node).is_ok_and(|count| count == 2));
+        let both = scope.spawn(move || {
+            let are_set = eventually(PATIENCE, are_both_set);
+            drop(held);
+            are_set
+        });
+        let results = wait_all([shared.lock("k", endless(TTL)), third.lock("free", endless(TTL))]);
+        assert!(results.iter().all(Result::is_ok), "{results:?}");
+        assert!(both.join().unwrap(), "the second call waited for the first");
+    });
     is_clean(&nodes, &shared);
 }
 
