@@ -331,20 +331,25 @@ impl Locks {
         }
     }
 
-    /// How long until quarantines no longer keep a quorum from voting; 0 if they do not.
+    /// How long until quarantines no longer keep a quorum of each list from voting; 0 if they do not.
     fn quarantine_ms(&self, now: Instant) -> u32 {
-        let quorum = self.settings.quorum as usize;
-        let listed = || self.nodes.all().into_iter().map(|id| self.nodes.at(id));
-        let admitted = listed().filter(|node| node.can_vote()).count();
+        let waits = self.settings.electorate.lists().map(|list| self.quarantine_of(list, now));
+        let wait = waits.max().flatten().filter(|&wait| wait < Duration::MAX);
+        wait.map_or(0, |wait| u32::try_from(wait.as_millis()).unwrap_or(u32::MAX).max(1))
+    }
+
+    /// When so many of these nodes may vote, if they may not yet; [`Duration::MAX`] if quarantines are
+    /// not all that keeps them from it.
+    fn quarantine_of(&self, (list, quorum): (NodeMask, u32), now: Instant) -> Option<Duration> {
+        let nodes = || list.into_iter().map(|id| self.nodes.at(id));
+        let admitted = nodes().filter(|node| node.can_vote()).count();
         let mut waits = [Duration::MAX; NODES_MAX];
-        for (wait, node) in waits.iter_mut().zip(listed()) {
+        for (wait, node) in waits.iter_mut().zip(nodes()) {
             *wait = node.quarantine(now).unwrap_or(Duration::MAX);
         }
         waits.sort_unstable();
-        let missing = quorum.saturating_sub(admitted);
-        let wait = missing.checked_sub(1).and_then(|last| waits.get(last));
-        wait.filter(|&&wait| wait < Duration::MAX)
-            .map_or(0, |wait| u32::try_from(wait.as_millis()).unwrap_or(u32::MAX).max(1))
+        let missing = (quorum as usize).saturating_sub(admitted);
+        missing.checked_sub(1).and_then(|last| waits.get(last).copied())
     }
 
     /// The slot that has, or had, this drawn token for the key.

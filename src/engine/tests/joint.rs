@@ -50,6 +50,21 @@ fn a_lock_is_won_by_a_quorum_of_each_list_and_of_no_other_nodes() {
     }
 }
 
+/// The nodes that vote are more than a quorum of either list.
+#[test]
+fn an_error_tells_the_quarantine_of_one_list_though_the_other_votes() {
+    let lists = |config: Config| config.next_nodes(["n:3", "n:4", "n:5"]).unwrap();
+    let mut rig = Rig::of(3, 5, |config| lists(config).restart_guard(RestartGuard::On));
+    (0..3).for_each(|index| rig.connect(index));
+    for index in 3..5 {
+        let info = format!("run_id:{index}\r\nconnected_slaves:0\r\nuptime_in_seconds:11\r\n");
+        rig.greet(index, HELLO, &info);
+    }
+    rig.acquire("a");
+    let wait = rig.refused().ballot().and_then(crate::error::Ballot::quarantine);
+    assert!(wait.is_some_and(|wait| wait > 19 * 1_000 * MS && wait < 22 * 1_000 * MS), "{wait:?}");
+}
+
 #[test]
 fn an_attempt_goes_on_until_both_lists_have_decided() {
     let mut rig = joint();
