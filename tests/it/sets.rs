@@ -52,6 +52,9 @@ fn another_client_adopts_the_keys_of_a_detached_guard_as_one_or_leaves_them() {
     assert!(adopted.keys().eq([b"a", b"b"]));
     assert_eq!(adopted.token(), Some(first));
     assert_eq!(adopted.unlock().wait().unwrap(), Unlocked::Released);
+    // A client that still deletes a lock does not adopt it.
+    let is_deleted = || other.nodes().wait().iter().all(|node| node.unanswered == 0);
+    assert!(eventually(PATIENCE, is_deleted));
     // One of the keys is over.
     let mut guard = client.try_lock("a", TTL).wait().unwrap();
     assert!(is_everywhere(&guard));
