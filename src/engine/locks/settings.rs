@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::slot::Slot;
+use super::slot::{Mark, Slot};
 use crate::agreement::{Agreement, NodeList};
 use crate::checked::Checked;
 use crate::client_name::{ClientId, ClientName};
@@ -86,7 +86,7 @@ impl Settings {
     /// The lists that decide on an attempt or a lease.
     #[inline]
     pub(in crate::engine) fn electorate_of(&self, slot: &Slot) -> &Electorate {
-        if slot.is_former() { &self.former } else { &self.electorate }
+        if slot.has(Mark::FORMER) { &self.former } else { &self.electorate }
     }
 
     /// The settings that all clients of the same locks must share.
