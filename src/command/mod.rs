@@ -73,9 +73,6 @@ pub(crate) const RAISE_SCRIPT: &str = "if redis.call('get',KEYS[1])~=ARGV[1] the
      if c<tonumber(ARGV[2]) then redis.call('set',KEYS[2],ARGV[2],'PX',ARGV[3]) return 1 end \
      return s";
 
-pub(crate) const RELEASE_SHA: &[u8; 40] = b"ae3671744a5dbb24ea37ef607b8b10ac7856d43e";
-pub(crate) const EXTEND_SHA: &[u8; 40] = b"0be193f9697b4b30826e1bc553c0064e0e04668c";
-
 /// `SET key token NX PX ttl`: takes one plain lock. The client never sends it a second time: the
 /// second SET would run behind the release.
 pub(crate) fn append_set(
@@ -130,8 +127,7 @@ pub(crate) fn append_set_all<'a>(
     append_number(out, ttl_ms.into());
 }
 
-/// As [`append_set`], with a fence. As with a SET, the client never sends it a second time, so it
-/// goes as EVAL, which needs no loaded script.
+/// As [`append_set`], with a fence. As with a SET, the client never sends it a second time.
 pub(crate) fn append_fenced_set(
     out: &mut Vec<u8>,
     key: &Key,
@@ -147,8 +143,7 @@ pub(crate) fn append_fenced_set(
     append_number(out, fence_ttl_ms);
 }
 
-/// Hands the lock over to the waiter with the token `to`, and tells it by `message`. It goes as
-/// EVAL: after a NOSCRIPT it would be too late to tell the waiter.
+/// Hands the lock over to the waiter with the token `to`, and tells it by `message`.
 pub(crate) fn append_transfer(
     out: &mut Vec<u8>,
     key: &Key,
@@ -284,12 +279,6 @@ pub(crate) fn append_release(out: &mut Vec<u8>, step: ReleaseStep, key: &Key, to
             append_key(out, key);
             out.extend_from_slice(b"$4\r\nIFEQ\r\n");
         }
-        ReleaseStep::EvalSha => {
-            out.extend_from_slice(b"*5\r\n$7\r\nEVALSHA\r\n");
-            append_bulk(out, RELEASE_SHA);
-            out.extend_from_slice(b"$1\r\n1\r\n");
-            append_key(out, key);
-        }
         ReleaseStep::Eval => {
             out.extend_from_slice(b"*5\r\n");
             append_script(out, RELEASE_SCRIPT, key);
@@ -315,13 +304,6 @@ pub(crate) fn append_extend(
             append_token(out, token);
             out.extend_from_slice(b"$2\r\nPX\r\n");
         }
-        ExtendStep::EvalSha => {
-            out.extend_from_slice(b"*6\r\n$7\r\nEVALSHA\r\n");
-            append_bulk(out, EXTEND_SHA);
-            out.extend_from_slice(b"$1\r\n1\r\n");
-            append_key(out, key);
-            append_token(out, token);
-        }
         ExtendStep::Eval => {
             out.extend_from_slice(b"*6\r\n");
             append_script(out, EXTEND_SCRIPT, key);
@@ -345,10 +327,7 @@ pub(crate) fn append_proof(out: &mut impl BufMut, step: ReleaseStep) {
     match step {
         ReleaseStep::DelIfEq => append_command(out, &[b"DELIFEQ", NOBODYS_KEY, b"-"]),
         ReleaseStep::DelEx => append_command(out, &[b"DELEX", NOBODYS_KEY, b"IFEQ", b"-"]),
-        // A user who may run EVALSHA but not EVAL could not react to NOSCRIPT.
-        ReleaseStep::EvalSha | ReleaseStep::Eval => {
-            append_command(out, &[b"EVAL", b"return 1", b"0"])
-        }
+        ReleaseStep::Eval => append_command(out, &[b"EVAL", b"return 1", b"0"]),
     }
 }
 
@@ -373,12 +352,6 @@ pub(crate) fn append_time(out: &mut Vec<u8>) {
 /// Sends a message; the answer is the number of clients that receive it.
 pub(crate) fn append_publish(out: &mut Vec<u8>, channel: &[u8], message: &[u8]) {
     append_command(out, &[b"PUBLISH", channel, message]);
-}
-
-/// Loads the scripts for EVALSHA.
-pub(crate) fn append_script_loads(out: &mut impl BufMut) {
-    append_command(out, &[b"SCRIPT", b"LOAD", RELEASE_SCRIPT.as_bytes()]);
-    append_command(out, &[b"SCRIPT", b"LOAD", EXTEND_SCRIPT.as_bytes()]);
 }
 
 /// The beginning of a command with a script of one key.

@@ -145,7 +145,7 @@ impl Locks {
         settings.electorate =
             rules::lists_from_now_on(electorate, electorate.first_alone()).among_others();
         settings.quorum = electorate.least();
-        if !self.nodes.is_closing() {
+        if !settings.is_closing {
             settings.transfers_in_row = in_row;
         }
         self.nodes.list(&self.settings.electorate);

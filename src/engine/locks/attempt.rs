@@ -187,7 +187,7 @@ impl Locks {
             Answer::Ok => self.vote_of_grant(id, now),
             Answer::Null => Vote::Denied,
             Answer::Refused(cause) => Vote::Failed(cause),
-            Answer::Zero | Answer::One | Answer::Number | Answer::NoScript | Answer::Odd => {
+            Answer::Zero | Answer::One | Answer::Number | Answer::Odd => {
                 Vote::Unknown(Cause::OddReply)
             }
         };

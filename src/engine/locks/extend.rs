@@ -343,7 +343,7 @@ impl Locks {
                 }
                 self.check_holders(slot_index, now);
             }
-            Answer::NoScript | Answer::Refused(_) | Answer::Number | Answer::Odd => {
+            Answer::Refused(_) | Answer::Number | Answer::Odd => {
                 if let Some(step) = self.next_step(id, step, answer, now)
                     && rules::is_sent_again(is_wanted)
                 {
