@@ -228,8 +228,7 @@ pub(crate) const MARKER_PREFIX: &str = "redbolt:since:";
 #[derive(Clone, Debug)]
 pub(crate) struct SetOptions {
     ttl_ms: u32,
-    /// Kept for its memory.
-    text: Vec<u8>,
+    len: usize,
     block: [u8; SET_OPTIONS_LEN_MAX],
 }
 
@@ -237,33 +236,23 @@ pub(crate) struct SetOptions {
 const SET_OPTIONS_LEN_MAX: usize = 40;
 
 impl SetOptions {
-    pub(crate) fn new() -> Self {
-        let mut this = Self {
-            ttl_ms: 0,
-            text: Vec::with_capacity(SET_OPTIONS_LEN_MAX),
-            block: [0; SET_OPTIONS_LEN_MAX],
-        };
-        this.encode(0);
-        this
-    }
+    pub(crate) const NONE: Self = Self { ttl_ms: 0, len: 0, block: [0; SET_OPTIONS_LEN_MAX] };
 
     #[inline]
     fn append(&mut self, out: &mut Vec<u8>, ttl_ms: u32) {
         if self.ttl_ms != ttl_ms {
             self.encode(ttl_ms);
         }
-        append_block(out, &self.block, self.text.len());
+        append_block(out, &self.block, self.len);
     }
 
     #[cold]
     fn encode(&mut self, ttl_ms: u32) {
-        self.text.clear();
-        self.text.extend_from_slice(b"$2\r\nNX\r\n$2\r\nPX\r\n");
-        append_number(&mut self.text, ttl_ms.into());
-        if let Some(place) = self.block.get_mut(..self.text.len()) {
-            place.copy_from_slice(&self.text);
-            self.ttl_ms = ttl_ms;
-        }
+        let mut rest = &mut self.block[..];
+        rest.put_slice(b"$2\r\nNX\r\n$2\r\nPX\r\n");
+        append_number(&mut rest, ttl_ms.into());
+        self.len = SET_OPTIONS_LEN_MAX - rest.len();
+        self.ttl_ms = ttl_ms;
     }
 }
 

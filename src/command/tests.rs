@@ -15,7 +15,7 @@ fn each_command_is_encoded_as_the_servers_expect() {
     let token = TokenBytes::from_wire(b"tok").unwrap();
     let key = Key::from_slice(b"key");
     assert_eq!(
-        wire(|out| append_set(out, &key, &token, 30_000, &mut SetOptions::new())),
+        wire(|out| append_set(out, &key, &token, 30_000, &mut SetOptions::NONE.clone())),
         "*6 $3 SET $3 key $3 tok $2 NX $2 PX $5 30000 "
     );
     assert_eq!(
