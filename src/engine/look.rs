@@ -12,7 +12,9 @@ use super::happenings::series::Series;
 use super::happenings::ways::LeaseCounts;
 #[cfg(feature = "metrics")]
 use super::locks::op::OpKind;
-use super::locks::slot::{LeaseId, Mark, Slot};
+#[cfg(feature = "metrics")]
+use super::locks::slot::Slot;
+use super::locks::slot::{LeaseId, Mark};
 #[cfg(feature = "metrics")]
 use super::locks::steps::TokenState;
 use super::locks::view::NodeHealth;
