@@ -130,11 +130,9 @@ impl From<Read<'_>> for Reply {
             Read::Null => Self::Nil,
             Read::Integer(number) => Self::Integer(number),
             Read::Boolean(is_so) => Self::Integer(is_so.into()),
-            Read::Simple(text)
-            | Read::Bulk(text)
-            | Read::Double(text)
-            | Read::BigNumber(text)
-            | Read::Verbatim { text, .. } => Self::Text(text.to_vec()),
+            Read::Simple(text) | Read::Bulk(text) | Read::Number(text) | Read::Verbatim(text) => {
+                Self::Text(text.to_vec())
+            }
             Read::Array(items) | Read::Set(items) | Read::Map(items) | Read::Push(items) => {
                 Self::List(items.map(Self::from).collect())
             }

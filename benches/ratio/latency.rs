@@ -3,9 +3,9 @@
 use redbolt::IdleStrategy;
 
 use crate::nodes::{ALL_WAITS, Setup, WAITS, both};
+use crate::plot::{Line, Plot, Scale, save};
 use crate::slices::{Bench, CYCLES, Pair, Times, medians, percentile};
 use crate::{Anything, Options};
-use redbolt_cli::plot::{Line, Plot, Scale, save};
 
 const HEAD: &str = "| nodes | wait | acquire p50 | p50 of the probe | acquire p99 | p99 of the probe | release p50 | release of the probe |\n|---|---|---|---|---|---|---|---|";
 

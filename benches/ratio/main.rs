@@ -22,6 +22,7 @@ mod lingering;
 mod locks;
 mod network;
 mod nodes;
+mod plot;
 mod polling;
 mod sets;
 mod siblings;

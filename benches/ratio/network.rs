@@ -6,10 +6,10 @@ use redbolt::{Client, IdleStrategy};
 
 use crate::latency::add;
 use crate::nodes::{Setup, config, probe};
+use crate::plot::{Line, Plot, Scale, save};
 use crate::slices::{Bench, medians, percentile};
 use crate::{Anything, Options};
 use redbolt_benches::proxy::delayed;
-use redbolt_cli::plot::{Line, Plot, Scale, save};
 
 /// Round trips of the five nodes, in microseconds.
 const NETWORKS: [[u64; 5]; 6] = [

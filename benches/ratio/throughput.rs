@@ -5,11 +5,11 @@ use redbolt::now;
 
 use crate::latency::add;
 use crate::nodes::{Keys, Setup, WAITS, config, probe};
+use crate::plot::{Line, Plot, Scale, save};
 use crate::slices::{CYCLES, alternate, medians};
 use crate::{Anything, Options, TTL};
 use redbolt_benches::looped::Looped;
 use redbolt_benches::probe::{Commands, Probe};
-use redbolt_cli::plot::{Line, Plot, Scale, save};
 
 struct Windows {
     looped: Looped,

@@ -11,10 +11,10 @@ use redbolt::{Client, Config, IdleStrategy, Lease, Retry, now};
 use crate::bare_transfers::BareTransfers;
 use crate::handover::{Contender, NODES, Redbolt, commands, contend};
 use crate::nodes::{Setup, config};
+use crate::plot::{Line, Plot, Scale, save};
 use crate::slices::percentile;
 use crate::{Anything, Options, TTL};
 use redbolt_benches::proxy::delayed;
-use redbolt_cli::plot::{Line, Plot, Scale, save};
 
 /// A loop of its own around a [`Driver`]: no other thread has to wake up.
 struct Looping {

@@ -10,7 +10,6 @@ use clap::{Args, ValueEnum, value_parser};
 Without nodes it measures on five embedded ones, which share this machine's processors.
 
 Example:  redbolt bench --mode throughput --in-flight 256 --seconds 5 --poll spin
-          redbolt bench --plot bench.svg
           redbolt bench --json > saved.json     and later, with the same options:
           redbolt bench --compare saved.json")]
 pub(crate) struct BenchArgs {
@@ -34,9 +33,6 @@ pub(crate) struct BenchArgs {
     /// How to wait for answers: park sleeps, spin keeps one processor busy
     #[arg(long, value_name = "spin|park", default_value = "park", hide_possible_values = true)]
     pub(crate) poll: Polling,
-    /// Draw the times as SVG, and the throughput with 1 to 256 in flight (a quarter as long each)
-    #[arg(long, value_name = "FILE.svg")]
-    pub(crate) plot: Option<PathBuf>,
     /// Print this run beside one that was saved with --json, and their ratio
     #[arg(long, value_name = "FILE.json")]
     pub(crate) compare: Option<PathBuf>,

@@ -40,8 +40,6 @@ mod names;
 mod node;
 mod output;
 mod own_binary;
-#[doc(hidden)]
-pub mod plot;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod processes;
 mod progress;

@@ -49,7 +49,7 @@ pub(crate) fn remedy(cause: Cause) -> &'static str {
         Cause::Credentials => "check the user and the password (--user, --password-file, URL)",
         Cause::InfoDenied => "grant the user +info",
         Cause::NoDialect => {
-            "grant the user +eval +evalsha +get +del +pexpire, or run Valkey 9 or Redis 8.4 there"
+            "grant the user +eval +get +del +pexpire, or run Valkey 9 or Redis 8.4 there"
         }
         Cause::NoPermission => "grant the user the commands and keys of the locks",
         Cause::Protected => "set a password there, or bind it to an address of yours",

@@ -24,8 +24,6 @@ pub(crate) enum Answer {
     /// A counter of fences, a time, or the place of the first free key. The node stores the number
     /// beside the answer, to keep the answer small.
     Number,
-    /// The script cache does not hold the script.
-    NoScript,
     /// Refused before execution.
     Refused(Cause),
     /// Anything else: the command may have run.
@@ -87,7 +85,6 @@ fn decimal(digits: &[u8]) -> Option<u64> {
 fn classify_error(text: &[u8]) -> Answer {
     let word = text.split(|&byte| byte == b' ').next().unwrap_or_default();
     let cause = match word {
-        b"NOSCRIPT" => return Answer::NoScript,
         b"OOM" => Cause::OutOfMemory,
         b"READONLY" => Cause::Replica,
         b"MASTERDOWN" => Cause::MasterDown,

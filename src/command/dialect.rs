@@ -30,10 +30,7 @@ pub(crate) enum ReleaseStep {
     DelIfEq,
     /// `DELEX .. IFEQ`: Redis from 8.4, Dragonfly from 1.37, Valkey from 9.2.
     DelEx,
-    /// `EVALSHA`; the client answers NOSCRIPT with one `EVAL`.
-    EvalSha,
-    /// `EVAL`: for a script that is not loaded, and if the client will not be there to read
-    /// NOSCRIPT.
+    /// `EVAL`: it needs no loaded script, and so no second step.
     Eval,
 }
 
@@ -42,22 +39,12 @@ pub(crate) enum ReleaseStep {
 pub(crate) enum ExtendStep {
     /// `SET .. IFEQ .. PX`: Valkey from 8.1, Redis from 8.4.
     SetIfEq,
-    /// `EVALSHA`; the client answers NOSCRIPT with one `EVAL`.
-    EvalSha,
     /// `EVAL`.
     Eval,
 }
 
 /// A form of a command; clients try the forms in this order.
 pub(crate) trait Form: Copy + Ord {
-    /// The form for a node that answers NOSCRIPT.
-    const EVAL: Self;
-
-    /// The same form without a second round trip, because the client will not be there for one.
-    fn in_full(self) -> Self {
-        if self.next() == Some(Self::EVAL) { Self::EVAL } else { self }
-    }
-
     /// The form to try if the server does not offer this one.
     fn next(self) -> Option<Self>;
 
@@ -71,13 +58,10 @@ pub(crate) trait Form: Copy + Ord {
 }
 
 impl Form for ReleaseStep {
-    const EVAL: Self = Self::Eval;
-
     fn next(self) -> Option<Self> {
         match self {
             Self::DelIfEq => Some(Self::DelEx),
-            Self::DelEx => Some(Self::EvalSha),
-            Self::EvalSha => Some(Self::Eval),
+            Self::DelEx => Some(Self::Eval),
             Self::Eval => None,
         }
     }
@@ -88,19 +72,16 @@ impl Form for ReleaseStep {
 }
 
 impl Form for ExtendStep {
-    const EVAL: Self = Self::Eval;
-
     fn next(self) -> Option<Self> {
         match self {
-            Self::SetIfEq => Some(Self::EvalSha),
-            Self::EvalSha => Some(Self::Eval),
+            Self::SetIfEq => Some(Self::Eval),
             Self::Eval => None,
         }
     }
 
     /// Without memory a server refuses SET, but not PEXPIRE in a script.
     fn without_memory(self) -> Option<Self> {
-        (self == Self::SetIfEq).then_some(Self::EvalSha)
+        (self == Self::SetIfEq).then_some(Self::Eval)
     }
 
     fn of(dialect: &mut Dialect) -> &mut Option<Self> {
@@ -134,8 +115,8 @@ impl Dialect {
         };
         Self {
             sets_several,
-            release: Some(native_release.unwrap_or(ReleaseStep::EvalSha)),
-            extend: Some(if native_extend { ExtendStep::SetIfEq } else { ExtendStep::EvalSha }),
+            release: Some(native_release.unwrap_or(ReleaseStep::Eval)),
+            extend: Some(if native_extend { ExtendStep::SetIfEq } else { ExtendStep::Eval }),
         }
     }
 
@@ -147,26 +128,6 @@ impl Dialect {
             *now = form.next();
         }
     }
-
-    /// Leaves the step of the release that the server just denied. Leaves both script steps at
-    /// once, because EVALSHA needs EVAL after a NOSCRIPT.
-    pub(crate) fn leave_proof(&mut self) {
-        let is_script = self.releases_by_script();
-        let step = if is_script { Some(ReleaseStep::Eval) } else { self.release };
-        if let Some(step) = step {
-            self.leave(step);
-        }
-    }
-
-    /// Whether the release runs a script.
-    pub(crate) fn releases_by_script(self) -> bool {
-        matches!(self.release, Some(ReleaseStep::EvalSha | ReleaseStep::Eval))
-    }
-
-    /// Whether it is useful to load the scripts.
-    pub(crate) fn uses_scripts(self) -> bool {
-        self.release == Some(ReleaseStep::EvalSha) || self.extend == Some(ExtendStep::EvalSha)
-    }
 }
 
 impl fmt::Display for Dialect {
@@ -174,13 +135,11 @@ impl fmt::Display for Dialect {
         let release = match self.release {
             Some(ReleaseStep::DelIfEq) => "DELIFEQ",
             Some(ReleaseStep::DelEx) => "DELEX",
-            Some(ReleaseStep::EvalSha) => "EVALSHA",
             Some(ReleaseStep::Eval) => "EVAL",
             None => "none",
         };
         let extend = match self.extend {
             Some(ExtendStep::SetIfEq) => "SET IFEQ",
-            Some(ExtendStep::EvalSha) => "EVALSHA",
             Some(ExtendStep::Eval) => "EVAL",
             None => "none",
         };

@@ -73,9 +73,6 @@ pub(crate) const RAISE_SCRIPT: &str = "if redis.call('get',KEYS[1])~=ARGV[1] the
      if c<tonumber(ARGV[2]) then redis.call('set',KEYS[2],ARGV[2],'PX',ARGV[3]) return 1 end \
      return s";
 
-pub(crate) const RELEASE_SHA: &[u8; 40] = b"ae3671744a5dbb24ea37ef607b8b10ac7856d43e";
-pub(crate) const EXTEND_SHA: &[u8; 40] = b"0be193f9697b4b30826e1bc553c0064e0e04668c";
-
 /// `SET key token NX PX ttl`: takes one plain lock. The client never sends it a second time: the
 /// second SET would run behind the release.
 pub(crate) fn append_set(
@@ -130,8 +127,7 @@ pub(crate) fn append_set_all<'a>(
     append_number(out, ttl_ms.into());
 }
 
-/// As [`append_set`], with a fence. As with a SET, the client never sends it a second time, so it
-/// goes as EVAL, which needs no loaded script.
+/// As [`append_set`], with a fence. As with a SET, the client never sends it a second time.
 pub(crate) fn append_fenced_set(
     out: &mut Vec<u8>,
     key: &Key,
@@ -147,8 +143,7 @@ pub(crate) fn append_fenced_set(
     append_number(out, fence_ttl_ms);
 }
 
-/// Hands the lock over to the waiter with the token `to`, and tells it by `message`. It goes as
-/// EVAL: after a NOSCRIPT it would be too late to tell the waiter.
+/// Hands the lock over to the waiter with the token `to`, and tells it by `message`.
 pub(crate) fn append_transfer(
     out: &mut Vec<u8>,
     key: &Key,
@@ -233,8 +228,7 @@ pub(crate) const MARKER_PREFIX: &str = "redbolt:since:";
 #[derive(Clone, Debug)]
 pub(crate) struct SetOptions {
     ttl_ms: u32,
-    /// Kept for its memory.
-    text: Vec<u8>,
+    len: usize,
     block: [u8; SET_OPTIONS_LEN_MAX],
 }
 
@@ -242,33 +236,23 @@ pub(crate) struct SetOptions {
 const SET_OPTIONS_LEN_MAX: usize = 40;
 
 impl SetOptions {
-    pub(crate) fn new() -> Self {
-        let mut this = Self {
-            ttl_ms: 0,
-            text: Vec::with_capacity(SET_OPTIONS_LEN_MAX),
-            block: [0; SET_OPTIONS_LEN_MAX],
-        };
-        this.encode(0);
-        this
-    }
+    pub(crate) const NONE: Self = Self { ttl_ms: 0, len: 0, block: [0; SET_OPTIONS_LEN_MAX] };
 
     #[inline]
     fn append(&mut self, out: &mut Vec<u8>, ttl_ms: u32) {
         if self.ttl_ms != ttl_ms {
             self.encode(ttl_ms);
         }
-        append_block(out, &self.block, self.text.len());
+        append_block(out, &self.block, self.len);
     }
 
     #[cold]
     fn encode(&mut self, ttl_ms: u32) {
-        self.text.clear();
-        self.text.extend_from_slice(b"$2\r\nNX\r\n$2\r\nPX\r\n");
-        append_number(&mut self.text, ttl_ms.into());
-        if let Some(place) = self.block.get_mut(..self.text.len()) {
-            place.copy_from_slice(&self.text);
-            self.ttl_ms = ttl_ms;
-        }
+        let mut rest = &mut self.block[..];
+        rest.put_slice(b"$2\r\nNX\r\n$2\r\nPX\r\n");
+        append_number(&mut rest, ttl_ms.into());
+        self.len = SET_OPTIONS_LEN_MAX - rest.len();
+        self.ttl_ms = ttl_ms;
     }
 }
 
@@ -283,12 +267,6 @@ pub(crate) fn append_release(out: &mut Vec<u8>, step: ReleaseStep, key: &Key, to
             out.extend_from_slice(b"*4\r\n$5\r\nDELEX\r\n");
             append_key(out, key);
             out.extend_from_slice(b"$4\r\nIFEQ\r\n");
-        }
-        ReleaseStep::EvalSha => {
-            out.extend_from_slice(b"*5\r\n$7\r\nEVALSHA\r\n");
-            append_bulk(out, RELEASE_SHA);
-            out.extend_from_slice(b"$1\r\n1\r\n");
-            append_key(out, key);
         }
         ReleaseStep::Eval => {
             out.extend_from_slice(b"*5\r\n");
@@ -315,13 +293,6 @@ pub(crate) fn append_extend(
             append_token(out, token);
             out.extend_from_slice(b"$2\r\nPX\r\n");
         }
-        ExtendStep::EvalSha => {
-            out.extend_from_slice(b"*6\r\n$7\r\nEVALSHA\r\n");
-            append_bulk(out, EXTEND_SHA);
-            out.extend_from_slice(b"$1\r\n1\r\n");
-            append_key(out, key);
-            append_token(out, token);
-        }
         ExtendStep::Eval => {
             out.extend_from_slice(b"*6\r\n");
             append_script(out, EXTEND_SCRIPT, key);
@@ -345,10 +316,7 @@ pub(crate) fn append_proof(out: &mut impl BufMut, step: ReleaseStep) {
     match step {
         ReleaseStep::DelIfEq => append_command(out, &[b"DELIFEQ", NOBODYS_KEY, b"-"]),
         ReleaseStep::DelEx => append_command(out, &[b"DELEX", NOBODYS_KEY, b"IFEQ", b"-"]),
-        // A user who may run EVALSHA but not EVAL could not react to NOSCRIPT.
-        ReleaseStep::EvalSha | ReleaseStep::Eval => {
-            append_command(out, &[b"EVAL", b"return 1", b"0"])
-        }
+        ReleaseStep::Eval => append_command(out, &[b"EVAL", b"return 1", b"0"]),
     }
 }
 
@@ -373,12 +341,6 @@ pub(crate) fn append_time(out: &mut Vec<u8>) {
 /// Sends a message; the answer is the number of clients that receive it.
 pub(crate) fn append_publish(out: &mut Vec<u8>, channel: &[u8], message: &[u8]) {
     append_command(out, &[b"PUBLISH", channel, message]);
-}
-
-/// Loads the scripts for EVALSHA.
-pub(crate) fn append_script_loads(out: &mut impl BufMut) {
-    append_command(out, &[b"SCRIPT", b"LOAD", RELEASE_SCRIPT.as_bytes()]);
-    append_command(out, &[b"SCRIPT", b"LOAD", EXTEND_SCRIPT.as_bytes()]);
 }
 
 /// The beginning of a command with a script of one key.

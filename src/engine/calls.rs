@@ -6,7 +6,7 @@ use super::happenings::Happening;
 use super::locks::batch::BatchKind;
 use super::locks::handover::Heir;
 use super::locks::op::{OpId, OpKind, Verdict};
-use super::locks::slot::LeaseId;
+use super::locks::slot::{LeaseId, Mark};
 use super::locks::steps::TokenInput;
 use super::wait::Scripts;
 use crate::error::{LockError, UnlockError, Unlocked};
@@ -101,7 +101,7 @@ impl Engine {
         let token = self.locks.draw_token();
         let slot = self.locks.slots.open(key, token, TokenInput::Begin);
         if is_fenced {
-            self.locks.slots.at_mut(slot).set_fenced();
+            self.locks.slots.at_mut(slot).set(Mark::FENCED, true);
         }
         if !self.locks.prefix.is_none() {
             self.locks.prefix.put_before(&mut self.locks.slots.at_mut(slot).key);

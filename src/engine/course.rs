@@ -14,6 +14,7 @@ use super::core::Engine;
 use super::happenings::Happening;
 use super::locks::core::Failed;
 use super::locks::op::{OpKind, Verdict};
+use super::locks::slot::Mark;
 use super::locks::steps::{TokenInput, TokenState};
 use super::locks::timers::Timer;
 use super::wait::{HolderAnswer, Input, Released, Scripts, View, Waiting};
@@ -108,10 +109,10 @@ impl Engine {
         let token = self.locks.draw_token();
         let token = rules::token_of_retry(token, &self.locks.slots.at(last).token);
         let key = self.locks.slots.at(last).key.clone();
-        let is_fenced = self.locks.slots.at(last).is_fenced();
+        let is_fenced = self.locks.slots.at(last).has(Mark::FENCED);
         let slot = self.locks.slots.open(key.as_slice(), token, TokenInput::Begin);
         if is_fenced {
-            self.locks.slots.at_mut(slot).set_fenced();
+            self.locks.slots.at_mut(slot).set(Mark::FENCED, true);
         }
         self.locks.leave_attempt(last);
         let failed = self.locks.attempt(index, slot, gate, now);

@@ -574,11 +574,11 @@ impl Engine {
         self.locks.nodes.reach_owed(now);
     }
 
-    /// The client is about to end: from now on releases go out in a form that needs no second step.
+    /// The client is about to end: from now on it hands no lock over. That needs a second step if a
+    /// node refuses the script, or if no waiter hears of it.
     pub fn begin_close(&mut self) {
-        self.locks.nodes.begin_close();
-        // A script needs a second step if a node refuses it, or if no waiter hears of it.
-        self.locks.settings.transfers_in_row = 0;
+        let settings = &mut self.locks.settings;
+        (settings.is_closing, settings.transfers_in_row) = (true, 0);
         if rules::leaves_at_end(true) {
             self.locks.leave_transfers(self.locks.both_clocks(self.locks.last_call));
         }

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use super::core::Engine;
 use super::locks::core::Locks;
 use super::locks::settings::{nodes_of, transfers_in_row};
+use super::locks::slot::Mark;
 use super::locks::timers::Timer;
 use crate::config::Config;
 use crate::error::{Cause, ConfigError};
@@ -144,14 +145,14 @@ impl Locks {
         settings.electorate =
             rules::lists_from_now_on(electorate, electorate.first_alone()).among_others();
         settings.quorum = electorate.least();
-        if !self.nodes.is_closing() {
+        if !settings.is_closing {
             settings.transfers_in_row = in_row;
         }
         self.nodes.list(&self.settings.electorate);
         self.nodes.rename(&self.told_name(), now);
         let slots: Vec<SlotIndex> = self.slots.iter().map(|(index, _)| index).collect();
         for &index in &slots {
-            self.slots.at_mut(index).set_former(rules::decided_as_begun(true));
+            self.slots.at_mut(index).set(Mark::FORMER, rules::decided_as_begun(true));
         }
         for op in self.ops.ids() {
             self.ops.at_mut(op.op).is_former = rules::decided_as_begun(true);

@@ -164,8 +164,7 @@ impl Engine {
             Request::Wake(wake) => {
                 return self.wake_answered(id, wake, answer, now);
             }
-            Request::ScriptLoad
-            | Request::Subscribe
+            Request::Subscribe
             | Request::SubscribeTransfers
             | Request::Wait { .. }
             | Request::Tell
@@ -241,8 +240,7 @@ impl Engine {
                     self.wake_answered(id, wake, Answer::Zero, now);
                     continue;
                 }
-                Request::ScriptLoad
-                | Request::Time
+                Request::Time
                 | Request::Subscribe
                 | Request::SubscribeTransfers
                 | Request::Tell

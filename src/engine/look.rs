@@ -12,7 +12,9 @@ use super::happenings::series::Series;
 use super::happenings::ways::LeaseCounts;
 #[cfg(feature = "metrics")]
 use super::locks::op::OpKind;
-use super::locks::slot::{LeaseId, Slot};
+#[cfg(feature = "metrics")]
+use super::locks::slot::Slot;
+use super::locks::slot::{LeaseId, Mark};
 #[cfg(feature = "metrics")]
 use super::locks::steps::TokenState;
 use super::locks::view::NodeHealth;
@@ -150,7 +152,7 @@ impl Engine {
 
     /// Whether other clients may act on a lease: one of them won it, or says that it deleted it.
     pub(crate) fn is_shared(&self, lease: LeaseId) -> bool {
-        self.locks.slots.held(lease).is_some_and(Slot::is_shared)
+        self.locks.slots.held(lease).is_some_and(|slot| slot.has(Mark::SHARED))
     }
 
     /// Whether an extension of the lease is under way.

@@ -123,7 +123,7 @@ fn tree(source: &mut Source<'_>, depth: usize, bytes: &mut Vec<u8>, shown: &mut 
         1 => line(':', &source.u64().cast_signed().to_string(), bytes, shown),
         2 => {
             let high = i128::from(source.u64().cast_signed());
-            line('(', &(high << 64 | i128::from(source.u64())).to_string(), bytes, shown);
+            line(',', &(high << 64 | i128::from(source.u64())).to_string(), bytes, shown);
         }
         3 => {
             let double = f64::from_bits(source.u64());
@@ -145,7 +145,7 @@ fn tree(source: &mut Source<'_>, depth: usize, bytes: &mut Vec<u8>, shown: &mut 
             let text = source.bytes(len);
             bytes.extend_from_slice(format!("={}\r\ntxt:", text.len() + 4).as_bytes());
             bytes.extend_from_slice(&[text, b"\r\n"].concat());
-            shown.push_str(&format!("=txt:{}", text.escape_ascii()));
+            shown.push_str(&format!("={}", text.escape_ascii()));
         }
         8 => aggregate(source, b'*', depth + 1, bytes, shown),
         9 => aggregate(source, b'~', depth + 1, bytes, shown),
@@ -241,16 +241,12 @@ fn show(reply: &Reply<'_>, shown: &mut String) {
         Reply::Simple(text) => ('+', *text),
         Reply::Error(text) => ('-', *text),
         Reply::Bulk(text) => ('$', *text),
-        Reply::Double(text) => (',', *text),
-        Reply::BigNumber(text) => ('(', *text),
+        Reply::Number(text) => (',', *text),
+        Reply::Verbatim(text) => ('=', *text),
         Reply::Null => ('_', &b""[..]),
         Reply::Boolean(true) => ('#', &b"t"[..]),
         Reply::Boolean(false) => ('#', &b"f"[..]),
         Reply::Integer(n) => return shown.push_str(&format!(":{n}")),
-        Reply::Verbatim { format, text } => {
-            let (format, text) = (format.escape_ascii(), text.escape_ascii());
-            return shown.push_str(&format!("={format}:{text}"));
-        }
         Reply::Array(items) => return show_items('*', items, shown),
         Reply::Set(items) => return show_items('~', items, shown),
         Reply::Map(items) => return show_items('%', items, shown),

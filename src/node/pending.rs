@@ -16,8 +16,6 @@ pub(crate) enum Request {
     Greeting(GreetingPart),
     /// `INFO replication`, of a node that may have failed over and back.
     Look,
-    /// `SCRIPT LOAD`; its answer changes nothing, the answer to EVALSHA decides.
-    ScriptLoad,
     /// The SET of an attempt.
     Set(SlotIndex),
     /// The command that stands for the SETs of several attempts.
@@ -64,7 +62,6 @@ impl Request {
             | Self::Extend { slot, .. } => Some(slot),
             Self::Greeting(_)
             | Self::Look
-            | Self::ScriptLoad
             | Self::Batch(_)
             | Self::Time
             | Self::Subscribe

@@ -69,8 +69,7 @@ impl Reading {
                 self.greeting_open = self.greeting_open.saturating_sub(1);
                 return if self.greeting_open == 0 { Step::Greeted } else { Step::Idle };
             }
-            Request::ScriptLoad
-            | Request::Set(_)
+            Request::Set(_)
             | Request::Release { .. }
             | Request::Transfer(_)
             | Request::Debt { .. }

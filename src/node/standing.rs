@@ -9,7 +9,7 @@ use super::core::Node;
 use super::greeting::{self, Facts, Login};
 use super::pending::{GreetingPart, Pending, Request};
 use super::state::{Now, State};
-use crate::command::{Dialect, append_script_loads};
+use crate::command::{Dialect, ReleaseStep};
 use crate::error::Cause;
 use crate::guards::{FailoverGuard, RestartGuard};
 use crate::rules;
@@ -72,13 +72,6 @@ impl Node {
             Standing::Admitted | Standing::Quarantined { .. } => standing,
         };
         self.is_settled = true;
-        if self.dialect.uses_scripts() {
-            append_script_loads(&mut self.output);
-            for _ in 0..2 {
-                self.pending
-                    .push_back(Pending { request: Request::ScriptLoad, written_at: now.attended });
-            }
-        }
         // Through two addresses of one server each message would come twice, and the client would
         // pass it on twice.
         if rules::may_listen(standing == Standing::Refused(Cause::Duplicate)) {
@@ -139,10 +132,10 @@ impl Node {
         if is_first && rules.failover_guard == FailoverGuard::On && facts.fails_over() {
             greeting::append_floor(&mut self.output, &mut parts);
         }
-        if is_refused {
-            self.dialect.leave_proof();
+        if let Some(step) = self.dialect.release.filter(|_| is_refused) {
+            self.dialect.leave(step);
         }
-        let is_doubted = self.is_unproven || self.dialect.releases_by_script();
+        let is_doubted = self.is_unproven || self.dialect.release == Some(ReleaseStep::Eval);
         if let Some(step) = self.dialect.release.filter(|_| is_refused || is_first && is_doubted) {
             greeting::append_prove(&mut self.output, step, &mut parts);
         }

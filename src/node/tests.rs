@@ -268,7 +268,7 @@ fn a_server_without_hello_is_greeted_again_in_resp2() {
     assert_eq!(feed(&mut node, b":1\r\n"), Ok(true));
     assert!(conclude(&mut node, 0));
     assert!(matches!(node.state(), State::Admitted { .. }));
-    assert_eq!(node.dialect.to_string(), "EVALSHA / EVALSHA");
+    assert_eq!(node.dialect.to_string(), "EVAL / EVAL");
     assert!(!node.facts().resp3);
 }
 

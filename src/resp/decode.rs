@@ -126,8 +126,7 @@ impl Decoder {
                 | Step::Null
                 | Step::Boolean
                 | Step::Integer(_)
-                | Step::Double(..)
-                | Step::BigNumber(..)
+                | Step::Number { .. }
                 | Step::Length(..)
                 | Step::Format { .. }
                 | Step::Cr(_)

@@ -45,12 +45,9 @@ pub(crate) enum ProtocolError {
     /// A boolean was neither `t` nor `f`.
     #[error("malformed boolean in reply")]
     Boolean,
-    /// A double did not follow the grammar.
-    #[error("malformed double in reply")]
-    Double,
-    /// A big number was not a run of digits.
-    #[error("malformed big number in reply")]
-    BigNumber,
+    /// A double or a big number was empty, or held a byte that is in no number.
+    #[error("malformed number in reply")]
+    Number,
     /// A verbatim string lacked its three-byte format and colon.
     #[error("malformed verbatim string in reply")]
     Verbatim,

@@ -7,21 +7,23 @@
 //!
 //! - [`Step::next`] judges each byte only by the bytes before it. So it raises an error at the
 //!   first byte that no valid reply continues with, and the error is the same under any chunking.
+//!   Of a double or a big number it only judges whether the byte occurs in such numbers.
 //! - [`Step::Text`] and [`Step::Payload`] are runs: `decode` skips over them without asking here.
 //!
 //! # Invariants
 //!
 //! - No state holds received bytes, and no state grows.
+//! - [`Integer`] accepts the same lines as `i64::from_str` within 20 characters
+//!   (`integers_are_those_that_fit_64_bits`).
 
 use super::error::ProtocolError;
-use super::number::{BigNumber, Double, Integer};
 
 /// The longest text line, its type byte and line ending not counted.
 pub(super) const LINE_LEN_MAX: usize = 64 * 1024;
 /// The longest double or big number: both are kept as text, but no server needs more.
 const NUMBER_LEN_MAX: u16 = 1024;
-/// `txt:` and nothing behind it.
-const VERBATIM_LEN_MIN: usize = 4;
+/// The length of `txt:`, with nothing behind it.
+pub(super) const VERBATIM_LEN_MIN: usize = 4;
 
 /// The type of an element, by its first byte.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -33,8 +35,8 @@ pub(super) enum FrameKind {
     Array,
     Null,
     Boolean,
-    Double,
-    BigNumber,
+    /// A double or a big number.
+    Number,
     BulkError,
     Verbatim,
     Map,
@@ -53,8 +55,7 @@ impl FrameKind {
             b'*' => Self::Array,
             b'_' => Self::Null,
             b'#' => Self::Boolean,
-            b',' => Self::Double,
-            b'(' => Self::BigNumber,
+            b',' | b'(' => Self::Number,
             b'!' => Self::BulkError,
             b'=' => Self::Verbatim,
             b'%' => Self::Map,
@@ -73,8 +74,7 @@ impl FrameKind {
             | Self::Integer
             | Self::Null
             | Self::Boolean
-            | Self::Double
-            | Self::BigNumber => Unit::Nothing,
+            | Self::Number => Unit::Nothing,
             Self::Bulk | Self::BulkError | Self::Verbatim => Unit::Bytes,
             Self::Array | Self::Set | Self::Push => Unit::Elements,
             Self::Map | Self::Attribute => Unit::Pairs,
@@ -114,8 +114,10 @@ pub(super) enum Step {
     Null,
     Boolean,
     Integer(Integer),
-    Double(Double, u16),
-    BigNumber(BigNumber, u16),
+    /// Inside a double or a big number that may have `left` more bytes.
+    Number {
+        left: u16,
+    },
     Length(FrameKind, Length),
     /// Inside the `txt:` of a verbatim string, `seen` bytes of it passed.
     Format {
@@ -167,16 +169,11 @@ impl Step {
             (Self::Boolean, _) => return Err(E::Boolean),
             (Self::Integer(integer), b'\r') if integer.is_complete() => Self::Lf(Token::Line),
             (Self::Integer(integer), _) => Self::Integer(integer.push(byte).ok_or(E::Integer)?),
-            (Self::Double(double, _), b'\r') if double.is_complete() => Self::Lf(Token::Line),
-            (Self::Double(double, left), _) => {
-                let double = double.push(byte).ok_or(E::Double)?;
-                Self::Double(double, left.checked_sub(1).ok_or(E::LineTooLong)?)
+            (Self::Number { left }, b'\r') if left < NUMBER_LEN_MAX => Self::Lf(Token::Line),
+            (Self::Number { left }, _) if b"0123456789+-.eEinfa".contains(&byte) => {
+                Self::Number { left: left.checked_sub(1).ok_or(E::LineTooLong)? }
             }
-            (Self::BigNumber(number, _), b'\r') if number.is_complete() => Self::Lf(Token::Line),
-            (Self::BigNumber(number, left), _) => {
-                let number = number.push(byte).ok_or(E::BigNumber)?;
-                Self::BigNumber(number, left.checked_sub(1).ok_or(E::LineTooLong)?)
-            }
+            (Self::Number { .. }, _) => return Err(E::Number),
             (Self::Length(kind, length), b'\r') => Self::Lf(length.token(kind)?),
             (Self::Length(kind, length), _) => Self::Length(kind, length.push(kind, byte)?),
             (Self::Format { seen: seen @ 0..=2, len }, _) => Self::Format { seen: seen + 1, len },
@@ -194,8 +191,7 @@ impl Step {
             FrameKind::Integer => Self::Integer(Integer::START),
             FrameKind::Null => Self::Null,
             FrameKind::Boolean => Self::Boolean,
-            FrameKind::Double => Self::Double(Double::Start, NUMBER_LEN_MAX),
-            FrameKind::BigNumber => Self::BigNumber(BigNumber::Start, NUMBER_LEN_MAX),
+            FrameKind::Number => Self::Number { left: NUMBER_LEN_MAX },
             FrameKind::Bulk
             | FrameKind::BulkError
             | FrameKind::Verbatim
@@ -210,6 +206,43 @@ impl Step {
     /// A bulk string of `len` bytes, from the first of them.
     pub(super) const fn payload(len: usize) -> Self {
         if len == 0 { Self::Cr(Token::Payload) } else { Self::Payload { left: len } }
+    }
+}
+
+/// `-9223372036854775808` is the longest integer.
+const INTEGER_LEN_MAX: u8 = 20;
+
+/// `:` lines. A leading `+` is accepted, as the specification allows it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Integer {
+    magnitude: u64,
+    len: u8,
+    digits: u8,
+    negative: bool,
+}
+
+impl Integer {
+    pub(super) const START: Self = Self { magnitude: 0, len: 0, digits: 0, negative: false };
+
+    pub(super) fn push(mut self, byte: u8) -> Option<Self> {
+        match byte {
+            b'+' | b'-' if self.len == 0 => self.negative = byte == b'-',
+            b'0'..=b'9' if self.len < INTEGER_LEN_MAX => {
+                let digit = u64::from(byte - b'0');
+                self.magnitude = self.magnitude.checked_mul(10)?.checked_add(digit)?;
+                self.digits += 1;
+                if self.magnitude > i64::MAX.unsigned_abs() + u64::from(self.negative) {
+                    return None;
+                }
+            }
+            _ => return None,
+        }
+        self.len += 1;
+        Some(self)
+    }
+
+    pub(super) const fn is_complete(self) -> bool {
+        self.digits > 0
     }
 }
 

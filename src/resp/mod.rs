@@ -28,7 +28,6 @@ mod decode;
 pub(crate) mod encode;
 mod error;
 mod grammar;
-mod number;
 mod quick;
 mod reply;
 

@@ -16,7 +16,7 @@
 use std::fmt;
 use std::iter::FusedIterator;
 
-use super::grammar::{FrameKind, Unit};
+use super::grammar::{FrameKind, Unit, VERBATIM_LEN_MIN};
 
 /// One reply, or one element of a reply.
 #[derive(Clone, Eq, PartialEq)]
@@ -33,17 +33,10 @@ pub(crate) enum Reply<'b> {
     Null,
     /// `#`
     Boolean(bool),
-    /// `,`: the text of a double.
-    Double(&'b [u8]),
-    /// `(`: the text of an integer of any size.
-    BigNumber(&'b [u8]),
-    /// `=`: text that names its format.
-    Verbatim {
-        /// `txt` or `mkd`.
-        format: [u8; 3],
-        /// The text behind the format.
-        text: &'b [u8],
-    },
+    /// `,` or `(`: the text of a double, or of an integer of any size.
+    Number(&'b [u8]),
+    /// `=`: the text behind its format.
+    Verbatim(&'b [u8]),
     /// `*`
     Array(Items<'b>),
     /// `~`
@@ -57,7 +50,7 @@ pub(crate) enum Reply<'b> {
 impl<'b> Reply<'b> {
     /// The text of a simple, bulk or verbatim string.
     pub(crate) const fn text(&self) -> Option<&'b [u8]> {
-        if let Self::Simple(text) | Self::Bulk(text) | Self::Verbatim { text, .. } = self {
+        if let Self::Simple(text) | Self::Bulk(text) | Self::Verbatim(text) = self {
             Some(text)
         } else {
             None
@@ -86,9 +79,8 @@ impl fmt::Debug for Reply<'_> {
             Self::Bulk(bytes) => write!(f, "Bulk({} bytes)", bytes.len()),
             Self::Null => f.write_str("Null"),
             Self::Boolean(value) => write!(f, "Boolean({value})"),
-            Self::Double(text) => write!(f, "Double({} bytes)", text.len()),
-            Self::BigNumber(text) => write!(f, "BigNumber({} bytes)", text.len()),
-            Self::Verbatim { text, .. } => write!(f, "Verbatim({} bytes)", text.len()),
+            Self::Number(text) => write!(f, "Number({} bytes)", text.len()),
+            Self::Verbatim(text) => write!(f, "Verbatim({} bytes)", text.len()),
             Self::Array(items) => write!(f, "Array{items:?}"),
             Self::Set(items) => write!(f, "Set{items:?}"),
             Self::Map(items) => write!(f, "Map{items:?}"),
@@ -196,14 +188,10 @@ impl<'b> Head<'b> {
             FrameKind::Integer => Reply::Integer(parse(self.line)?),
             FrameKind::Null => Reply::Null,
             FrameKind::Boolean => Reply::Boolean(self.line == b"t"),
-            FrameKind::Double => Reply::Double(self.line),
-            FrameKind::BigNumber => Reply::BigNumber(self.line),
+            FrameKind::Number => Reply::Number(self.line),
             FrameKind::Bulk => Reply::Bulk(body.get(..self.declared)?),
             FrameKind::BulkError => Reply::Error(body.get(..self.declared)?),
-            FrameKind::Verbatim => {
-                let (&format, text) = body.get(..self.declared)?.split_first_chunk()?;
-                Reply::Verbatim { format, text: text.strip_prefix(b":")? }
-            }
+            FrameKind::Verbatim => Reply::Verbatim(body.get(VERBATIM_LEN_MIN..self.declared)?),
             FrameKind::Array => Reply::Array(items),
             FrameKind::Set => Reply::Set(items),
             FrameKind::Map => Reply::Map(items),

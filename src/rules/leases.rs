@@ -54,11 +54,6 @@ rules! { LEASES:
     /// A debt ends a TTL after the release, although its SET was answered later.
     DebtEndsTooSoon => ByTest { ends }
 
-    /// A node that lacks the script gets its full text.
-    fn step_after_noscript<T>(full: T) -> Option<T> { Some(full) }
-    /// A release that was answered NOSCRIPT is not sent in full.
-    NoScriptNotFollowed => ByTest { None }
-
     /// A lease is given away only once no node may still run a delete or an extension of it. A
     /// later run would come behind the commands of the client that adopts the lease.
     fn is_settled(is_settled: bool) -> bool { is_settled }

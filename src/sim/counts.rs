@@ -280,8 +280,6 @@ counted! {
         NodeRefused,
         /// A node was owed releases.
         Indebted,
-        /// A server answered `-NOSCRIPT`.
-        NoScript,
         /// A server answered `-READONLY`.
         ReadOnly,
         /// A server answered `-OOM`.

@@ -176,7 +176,7 @@ impl World {
     /// The commands that a user loses: most ways of comparing and deleting, and now and then others
     /// that a lock needs. The commands that the user may never run are among them.
     fn denied(&mut self, index: usize) -> Vec<String> {
-        let releases = ["delifeq", "delex", "evalsha", "eval"].map(|name| (name, 800));
+        let releases = ["delifeq", "delex", "eval"].map(|name| (name, 800));
         let others = ["set", "del", "publish", "subscribe"].map(|name| (name, 100));
         let all = releases.into_iter().chain(others);
         let denied = all.filter(|&(_, chance)| self.random.chance(chance));

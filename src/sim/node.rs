@@ -166,8 +166,7 @@ impl World {
 
     /// Notes the errors that a server answers, and whether it said that it is a replica.
     fn note_replies(&mut self, id: usize, out: &[u8]) {
-        const ERRORS: [(&[u8], Path); 9] = [
-            (b"-NOSCRIPT", Path::NoScript),
+        const ERRORS: [(&[u8], Path); 8] = [
             (b"-READONLY", Path::ReadOnly),
             (b"-OOM", Path::Oom),
             (b"-MISCONF", Path::MisconfReply),

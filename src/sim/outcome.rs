@@ -105,8 +105,9 @@ impl World {
                 }
                 self.look_at_fence(client, task, lease);
                 self.clients[client].tasks[task].holder = self.holder();
+                let called_at = self.clients[client].tasks[task].began;
                 self.holds(client, task, lease, true, now);
-                return self.check_votes(client, task);
+                return self.check_votes(client, task, called_at);
             }
             Err(LockError::Taken(_)) => Path::Taken,
             Err(LockError::NoQuorum(_)) => {

@@ -1,6 +1,6 @@
 //! What the servers really hold, seen from outside: the ground of a holder's belief.
 
-use super::clock::Global;
+use super::clock::{Global, MS};
 use super::world::World;
 use crate::engine::LeaseId;
 use crate::quorum::{NodeId, NodeMask};
@@ -84,19 +84,21 @@ impl World {
     }
 
     /// A lock was won just now: each vote for it was given by its node.
-    pub(super) fn check_votes(&mut self, client: usize, task: usize) {
+    pub(super) fn check_votes(&mut self, client: usize, task: usize, called_at: Global) {
         if self.lease_end(client, task).is_none() {
             return;
         }
         let this = &self.clients[client];
         let place = &this.tasks[task];
-        // A call for several keys may have kept some for long, and nodes may have lost those since.
-        if !place.more.is_empty() && place.is_retried {
+        let names = self.names_held(client, task);
+        // A call for several keys, or for all slots, may have kept some for long. A node that had no
+        // room for an extension has lost those since.
+        let has_waited = place.is_retried || self.now > called_at + place.ttl_ms * MS;
+        if names.len() > 1 && has_waited {
             return;
         }
         let Some(lease) = place.lease else { return };
         let (votes, began) = (this.engine.votes(lease), place.began);
-        let names = self.names_held(client, task);
         let strange = votes.into_iter().find(|node| {
             let node = self.plan.server_of(node.index());
             let is_held = names.iter().all(|name| self.held_until(name, node).is_some());

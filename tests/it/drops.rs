@@ -9,8 +9,8 @@ use redbolt::{Client, Guard, LockOptions, Retry, Unlocked};
 use redbolt_rig::uninterrupted;
 
 use super::common::{
-    Clients as _, Cluster, PATIENCE, RealServer, TTL, ends_within, eventually, fresh_config,
-    given_away, ms, no_quorum, taken, wait_released,
+    Clients as _, Cluster, PATIENCE, RealServer, TTL, ends_within, eventually, given_away, ms,
+    no_quorum, taken, wait_released,
 };
 
 #[test]
@@ -143,29 +143,6 @@ fn a_client_dropped_right_after_a_failed_attempt_leaves_no_key() {
         }
         drop(client);
         assert_eq!(cluster.holders("k"), 3);
-    }
-}
-
-/// The scripts are gone by then, so the release must not need a second step.
-#[test]
-fn a_client_dropped_right_after_its_lease_leaves_no_key_on_servers_without_scripts() {
-    let Some(cluster) = Cluster::mixed(5) else { return };
-    for node in cluster.nodes() {
-        for drops_first in [true, false] {
-            let client = Client::connect(fresh_config(vec![node.url()])).unwrap();
-            let lease = client.try_lock("k", TTL).wait().unwrap();
-            node.command(&["SCRIPT", "FLUSH"]);
-            if drops_first {
-                drop(lease);
-                // This call sends the release by EVALSHA, and no client waits for its answer.
-                drop(client.try_lock("another", TTL).wait().unwrap());
-                node.command(&["SCRIPT", "FLUSH"]);
-            } else {
-                drop(lease);
-            }
-            assert_eq!(client.shutdown(PATIENCE).wait(), 0);
-            assert!(!node.exists("k") && !node.exists("another"), "{}", node.kind().name());
-        }
     }
 }
 

@@ -118,7 +118,7 @@ fn a_user_without_scripts_gets_no_fence_and_plain_locks() {
         return;
     };
     for node in cluster.nodes() {
-        let rules = ["on", ">pw", "~*", "&*", "+@all", "-eval", "-evalsha"];
+        let rules = ["on", ">pw", "~*", "&*", "+@all", "-eval"];
         node.command(&[&["ACL", "SETUSER", "scriptless"][..], &rules[..]].concat());
     }
     let client = client_of(config(&cluster).username("scriptless").password("pw"));

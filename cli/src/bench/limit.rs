@@ -34,13 +34,6 @@ impl Limit {
             || now().saturating_since(started) >= self.length
     }
 
-    /// A quarter of the limit.
-    pub(super) fn quarter(self) -> Self {
-        let cycles = if self.cycles < u64::MAX { self.cycles.div_ceil(4) } else { self.cycles };
-        let length = if self.length < Duration::MAX { self.length / 4 } else { self.length };
-        Self { cycles, length }
-    }
-
     /// How far a run has come, in thousandths.
     pub(super) fn permille(self, counts: &Counts, started: Instant) -> u64 {
         if self.cycles == u64::MAX {

@@ -2,7 +2,6 @@
 
 mod compare;
 mod counts;
-mod drawing;
 mod keys;
 mod latency;
 mod limit;
@@ -18,7 +17,6 @@ use crate::exit::Failure;
 use crate::progress::Progress;
 use crate::signals::{ENDING, Signals};
 use compare::Saved;
-use drawing::Drawing;
 use limit::Limit;
 use report::Report;
 use setup::{Setup, nodes};
@@ -32,7 +30,6 @@ pub(crate) fn run(global: &Global, args: &BenchArgs) -> Result<(), Failure> {
     let signals = Signals::watch(&ENDING, || {})?;
     let limit = Limit::of(args)?;
     let saved = args.compare.as_deref().map(Saved::read).transpose()?;
-    let mut drawing = args.plot.as_deref().map(Drawing::to).transpose()?;
     let (config, embedded) = nodes(global)?;
     let in_flight = match args.mode {
         Mode::Throughput => args.in_flight.map_or(IN_FLIGHT, Into::into),
@@ -47,24 +44,15 @@ pub(crate) fn run(global: &Global, args: &BenchArgs) -> Result<(), Failure> {
     let spins = args.poll == Polling::Spin;
     let config = config.idle_strategy(if spins { IdleStrategy::Spin } else { IdleStrategy::Park });
     let counts = if args.mode == Mode::Throughput {
-        throughput::measure(config.clone(), in_flight, spins, limit, (&signals, &progress))?
+        throughput::measure(config, in_flight, spins, limit, (&signals, &progress))?
     } else {
-        latency::measure(global, config.clone(), limit, (&signals, &progress))?
+        latency::measure(global, config, limit, (&signals, &progress))?
     };
-    if counts.cycles > 0
-        && let Some(drawing) = &mut drawing
-    {
-        drawing.measure(&config, spins, limit, (&signals, &progress))?;
-    }
     drop(progress);
     if counts.cycles == 0
         && let Some(failure) = counts.failure
     {
         return Err(failure.into());
     }
-    if let Some(drawing) = &drawing {
-        drawing.save(&setup, &counts)?;
-    }
-    Report { setup: &setup, counts: &counts, saved: saved.as_ref(), drawing: drawing.as_ref() }
-        .print(global.json)
+    Report { setup: &setup, counts: &counts, saved: saved.as_ref() }.print(global.json)
 }

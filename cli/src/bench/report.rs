@@ -4,7 +4,6 @@ use serde_json::{Value, json};
 
 use super::compare::Saved;
 use super::counts::Counts;
-use super::drawing::Drawing;
 use super::setup::Setup;
 use crate::exit::{Failure, NO_QUORUM};
 use crate::output::{add, say, short};
@@ -16,7 +15,6 @@ pub(super) struct Report<'a> {
     pub(super) setup: &'a Setup,
     pub(super) counts: &'a Counts,
     pub(super) saved: Option<&'a Saved>,
-    pub(super) drawing: Option<&'a Drawing>,
 }
 
 impl Report<'_> {
@@ -55,9 +53,6 @@ impl Report<'_> {
             let compare = saved.json(&object);
             add(&mut object, json!({ "compare": compare }));
         }
-        if let Some(drawing) = self.drawing {
-            add(&mut object, json!({"plot": drawing.json()}));
-        }
         object
     }
 
@@ -78,9 +73,6 @@ impl Report<'_> {
         }
         if let Some(saved) = self.saved {
             say(format_args!("\n{}", saved.text(&self.json())))?;
-        }
-        if let Some(drawing) = self.drawing {
-            say(format_args!("\n{}", drawing.text()))?;
         }
         Ok(())
     }

@@ -1,7 +1,6 @@
 //! `redbolt demo`: workers sell a stock under locks while nodes fail.
 
 mod faults;
-mod hands;
 mod shop;
 mod view;
 mod worker;
@@ -218,7 +217,6 @@ fn summary(shop: &Shop, elapsed: Duration, args: &DemoArgs, json: bool) -> Resul
             "sold": sold,
             "oversold": oversold,
             "acquire_us": latency,
-            "handovers": shop.hands.seen().map(|seen| seen.json()),
             "seconds": elapsed.as_millis() as f64 / 1000.0,
         }))?;
     } else {
@@ -235,9 +233,6 @@ fn summary(shop: &Shop, elapsed: Duration, args: &DemoArgs, json: bool) -> Resul
             let [p50, p99, longest] = [0.5, 0.99, 1.0].map(|it| short(at(acquire, it)));
             say(format_args!("acquire   p50 {p50}, p99 {p99}, longest {longest}, waiting included"))
         })?;
-        if let Some(seen) = shop.hands.seen() {
-            say(format_args!("hand-over {seen}"))?;
-        }
         say(verdict(is_right, oversold, args.no_lock))?;
     }
     if is_right { Ok(()) } else { Err(Failure::code(OVERSOLD)) }

@@ -10,7 +10,6 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use redbolt::inspect::Notice;
 
-use super::hands::Hands;
 use crate::exit::Failure;
 use crate::times::{histogram, record};
 
@@ -27,7 +26,6 @@ pub(crate) struct Shop {
     pub(crate) granted: Vec<AtomicU64>,
     /// How long each lock took, in nanoseconds.
     acquire: Mutex<Histogram<u64>>,
-    pub(crate) hands: Hands,
     closed: AtomicBool,
     /// Notices about nodes that the view has not shown yet.
     notices: Mutex<Vec<Notice>>,
@@ -43,7 +41,6 @@ impl Shop {
             sold: AtomicU32::new(0),
             granted: (0..node_count).map(|_| AtomicU64::new(0)).collect(),
             acquire: Mutex::new(histogram()?),
-            hands: Hands::of(shelf_count)?,
             closed: AtomicBool::new(false),
             notices: Mutex::new(Vec::new()),
         })

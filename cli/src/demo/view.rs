@@ -120,7 +120,6 @@ impl View {
         });
         let per_second = scene.per_second;
         lines.push(format!("  sold {sold:<5} {per_second:>4}/s   {oversold}{acquire}"));
-        lines.extend(shop.hands.seen().map(|seen| format!("  hand-over {seen}")));
         lines.push(String::new());
         let first = self.events.len().saturating_sub(EVENTS_SHOWN);
         lines.extend(self.events.iter().skip(first).map(|event| format!("  {event}")));

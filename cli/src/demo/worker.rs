@@ -5,7 +5,6 @@ use std::time::Duration;
 use redbolt::Instant;
 use redbolt::{Client, Config, now};
 
-use super::hands::Way;
 use super::shop::Shop;
 use crate::session::SHUTDOWN_LIMIT;
 
@@ -55,12 +54,10 @@ pub(super) fn work(
 
 /// One sale under the lock of its shelf, written only while the lock is certainly held.
 fn sell_locked(shop: &Shop, client: &Client, shelf: usize) {
-    let (asked, before) = (now(), client.lease_counts().wait());
+    let asked = now();
     let Ok(lease) = client.lock(format!("redbolt:demo:shelf:{shelf}"), TTL).wait() else { return };
-    shop.hands.taken(shelf, Way::between(before, client.lease_counts().wait()));
     shop.note_lock(now().saturating_since(asked), lease.votes().bits());
     shop.sell(shelf, || lease.is_valid());
-    shop.hands.released(shelf);
     // Whatever the result, the sale is done, and the key ends with its TTL at the latest.
     let _ = lease.unlock().wait();
 }

@@ -1,40 +1,10 @@
-//! `bench --plot` and `bench --compare` from outside.
+//! `bench --compare` from outside.
 
 use std::fs;
 
 use redbolt_embedded::Nodes;
 
 use super::cli::{on, redbolt};
-
-#[test]
-fn a_bench_draws_its_times_and_the_throughput_over_the_batch_size() {
-    let nodes = Nodes::start(3).unwrap();
-    let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("out.svg");
-    let name = file.to_str().unwrap();
-    let args = ["bench", "--iterations", "200", "--plot", name, "--json"];
-    let report = on(&nodes, &args).expect(0).json();
-    assert_eq!(report["plot"]["file"], name);
-    let rates = report["plot"]["throughput"].as_array().unwrap();
-    let batches: Vec<u64> = rates.iter().filter_map(|rate| rate["in_flight"].as_u64()).collect();
-    assert_eq!(batches, [1, 2, 4, 8, 16, 32, 64, 128, 256]);
-    assert!(rates.iter().all(|rate| rate["cycles_per_s"].as_f64().unwrap() > 0.0), "{report}");
-    let svg = fs::read_to_string(&file).unwrap();
-    assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"), "{svg}");
-    assert!(svg.contains("3 nodes, quorum 2; latency with 1 in flight, park"), "{svg}");
-    let lines: Vec<usize> = svg
-        .split("stroke-width=\"2\" points=\"")
-        .skip(1)
-        .map(|rest| rest.split('"').next().unwrap().trim().split(' ').count())
-        .filter(|points| *points > 2)
-        .collect();
-    assert_eq!(lines.len(), 3, "acquire, release and throughput: {svg}");
-    assert!(lines[0] > 8 && lines[1] > 8 && lines[2] == 9, "{lines:?}");
-    for word in ["NaN", "inf"] {
-        assert!(!svg.contains(word), "{svg}");
-    }
-    assert!((0..3).all(|node| nodes.key_count(node).unwrap() == 0));
-}
 
 #[test]
 fn a_bench_stands_beside_a_saved_one_of_the_same_settings_only() {

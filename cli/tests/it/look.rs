@@ -278,10 +278,6 @@ fn a_demo_sells_each_piece_once_while_nodes_fail() {
     for event in ["is killed", "hangs", "starts again"] {
         assert!(ended.err.contains(event), "{ended:?}");
     }
-    let hands = &json["handovers"];
-    let count = |way: &str| hands[way].as_u64().unwrap();
-    assert!(count("transfer") + count("wake") + count("poll") > 0, "{json}");
-    assert!(hands["us"]["p50"].as_f64().unwrap() > 0.0, "{json}");
 }
 
 #[test]
@@ -299,7 +295,6 @@ fn without_locks_a_demo_oversells_and_says_so_with_1() {
     let ended = redbolt(&["demo", "--stock", "500", "--no-lock", "--json"]);
     assert_eq!(ended.code, Some(1));
     assert!(ended.json()["oversold"].as_u64().unwrap() > 0, "{ended:?}");
-    assert!(ended.json()["handovers"].is_null(), "{ended:?}");
     assert!(ended.json()["acquire_us"].is_null(), "{ended:?}");
 }
 

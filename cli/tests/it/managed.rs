@@ -29,20 +29,14 @@ const fn row(
     Row { name, args, code: [code, code], words }
 }
 
-const ROWS: [Row; 10] = [
+const ROWS: [Row; 9] = [
     row("`CONFIG`", &["--rename-command", "CONFIG", ""], 0, "which the guard covers"),
     row("`CLIENT`", &["--rename-command", "CLIENT", ""], 0, "no node lists its clients"),
     row("`HELLO`", &["--rename-command", "HELLO", ""], 0, "RESP2 only"),
     row("`SUBSCRIBE`", &["--rename-command", "SUBSCRIBE", ""], 0, "a waiter polls"),
     row("`PUBLISH`", &["--rename-command", "PUBLISH", ""], 0, "a waiter polls"),
     row("`TIME`", &["--rename-command", "TIME", ""], 0, "clocks: not known"),
-    row("`SCRIPT`", &["--rename-command", "SCRIPT", ""], 0, "the user may do all"),
-    Row {
-        name: "`EVAL`, `EVALSHA`",
-        args: &["--rename-command", "EVAL", "", "--rename-command", "EVALSHA", ""],
-        code: [0, 78],
-        words: "+eval",
-    },
+    Row { name: "`EVAL`", args: &["--rename-command", "EVAL", ""], code: [0, 78], words: "+eval" },
     row(
         "`INFO`, or `connected_slaves` in it",
         &["--rename-command", "INFO", ""],

@@ -116,7 +116,6 @@ fn wrong_usage_of_a_command_ends_with_64_on_one_line() {
         (&["doctor", "--nodes", n, "--key", ""], "1 to 4096"),
         (&["bench", "--compare", "/nope"], "/nope"),
         (&["bench", "--compare", "Cargo.toml"], "not what redbolt bench --json prints"),
-        (&["bench", "--plot", "/nope/out.svg"], "its directory is not there"),
         (&["bench", "--seconds", "0"], "--seconds"),
         (&["bench", "--seconds", "nan"], "--seconds"),
         (&["bench", "--seconds", "inf"], "a number above zero"),

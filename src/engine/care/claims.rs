@@ -10,7 +10,7 @@
 
 use super::Claimed;
 use crate::claim::{CLAIM_SUFFIX, Claim};
-use crate::command::{Form as _, append_claim, append_release};
+use crate::command::{append_claim, append_release};
 use crate::engine::locks::core::Locks;
 use crate::key::Key;
 use crate::node::{Now, Request};
@@ -80,8 +80,7 @@ impl Locks {
             let Some(step) = self.nodes.release_step(id) else { continue };
             self.scratch.clear();
             if rules::is_claim_compared(true) {
-                // The client would not react to a NOSCRIPT.
-                append_release(&mut self.scratch, step.in_full(), &key, &claim.value);
+                append_release(&mut self.scratch, step, &key, &claim.value);
             } else {
                 append_command(&mut self.scratch, &[&b"DEL"[..], &key]);
             }

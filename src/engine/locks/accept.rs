@@ -29,9 +29,7 @@ impl Locks {
             Answer::Refused(Cause::Unsupported) => Vote::Failed(Cause::NoScripts),
             Answer::Refused(Cause::NoPermission) => Vote::Unknown(Cause::NoScripts),
             Answer::Refused(cause) => Vote::Unknown(cause),
-            Answer::Ok | Answer::Null | Answer::NoScript | Answer::Odd => {
-                Vote::Unknown(Cause::OddReply)
-            }
+            Answer::Ok | Answer::Null | Answer::Odd => Vote::Unknown(Cause::OddReply),
         };
         if rules::is_accept_trusted(vote == Vote::Granted)
             && let Some(fencing) = self.slots.fences.of_mut(slot_index)

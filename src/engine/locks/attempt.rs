@@ -2,7 +2,7 @@
 
 use super::core::{Failed, Locks};
 use super::op::{Op, OpKind, Verdict};
-use super::slot::LeaseId;
+use super::slot::{LeaseId, Mark};
 use super::steps::{TokenInput, TokenState};
 use crate::command::Answer;
 use crate::engine::event::Event;
@@ -69,7 +69,7 @@ impl Locks {
     ) -> Option<Failed> {
         let call_ends = self.prepare_attempt(index, slot_index, now);
         let (mut voters, mut request) = (self.nodes.voters(), Request::Set(slot_index));
-        if self.slots.at(slot_index).is_fenced() {
+        if self.slots.at(slot_index).has(Mark::FENCED) {
             self.propose_fence(slot_index, now);
             self.encode_fenced_set(slot_index);
             (voters, request) = (self.voters_by_clock(), Request::FencedSet(slot_index));
@@ -134,7 +134,7 @@ impl Locks {
         for node in awaited {
             self.fail_vote(node, slot_index);
         }
-        if self.slots.at(slot_index).is_fenced() {
+        if self.slots.at(slot_index).has(Mark::FENCED) {
             self.give_up_raise(slot_index);
         }
         self.go_on_or_decide(slot_index, now)
@@ -187,7 +187,7 @@ impl Locks {
             Answer::Ok => self.vote_of_grant(id, now),
             Answer::Null => Vote::Denied,
             Answer::Refused(cause) => Vote::Failed(cause),
-            Answer::Zero | Answer::One | Answer::Number | Answer::NoScript | Answer::Odd => {
+            Answer::Zero | Answer::One | Answer::Number | Answer::Odd => {
                 Vote::Unknown(Cause::OddReply)
             }
         };

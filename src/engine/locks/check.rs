@@ -2,7 +2,7 @@
 
 use super::core::Locks;
 use super::op::{Op, OpKind, Verdict};
-use super::slot::Slot;
+use super::slot::{Mark, Slot};
 use super::steps::TokenState;
 use super::timers::Timer;
 use crate::slab::{OpIndex, SlotIndex};
@@ -16,7 +16,7 @@ impl Locks {
             let is_open = self.offers.open.contains(index);
             assert_eq!(is_open, slot.state() == TokenState::Offered, "{slot:?} is offered");
             let has_keep = self.keep_of(index).is_some();
-            assert!(!slot.is_kept() || has_keep, "{slot:?} is kept by nothing");
+            assert!(!slot.has(Mark::KEPT) || has_keep, "{slot:?} is kept by nothing");
         }
         for (index, op) in self.ops.indexed() {
             assert!(self.is_placed(index, op), "{op:?} has no slot of its own");
@@ -34,11 +34,11 @@ impl Locks {
                 // The last vote decides a round; a fence may need another one.
                 let waits =
                     op.is_some_and(|op| !op.round.open().union(op.round.awaited).is_empty());
-                is_call && outcome == Some(Verdict::Open) && (waits || slot.is_fenced())
+                is_call && outcome == Some(Verdict::Open) && (waits || slot.has(Mark::FENCED))
             }
             TokenState::Gated | TokenState::Between => is_call && outcome == Some(Verdict::Open),
             TokenState::Won => is_call && outcome == Some(Verdict::Won),
-            TokenState::Offered => op.is_none() && slot.was_offered(),
+            TokenState::Offered => op.is_none() && slot.has(Mark::OFFERED),
             TokenState::Held => !is_call,
             TokenState::Released => !is_call || outcome != Some(Verdict::Open),
             TokenState::GivenAway => slot.holds.is_empty(),

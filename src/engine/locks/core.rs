@@ -134,7 +134,7 @@ impl Locks {
             slot_mask: random.bits(),
             random,
             scratch: Vec::new(),
-            set_options: SetOptions::new(),
+            set_options: SetOptions::NONE,
             prefix,
             #[cfg(feature = "metrics")]
             counts: Counts::default(),

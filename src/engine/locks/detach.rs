@@ -13,7 +13,7 @@
 
 use super::core::Locks;
 use super::handover::Unsettled;
-use super::slot::LeaseId;
+use super::slot::{LeaseId, Mark};
 use super::steps::TokenInput;
 use crate::error::DetachError;
 use crate::node::Request;
@@ -105,7 +105,7 @@ impl Locks {
         }
         let slot = self.slots.at_mut(slot_index);
         slot.holds = NodeMask::EMPTY;
-        if slot.is_kept() {
+        if slot.has(Mark::KEPT) {
             self.end_keeping(slot_index);
         }
         self.slots.free_if_unnamed(slot_index);

@@ -13,7 +13,7 @@
 use super::core::Locks;
 use super::fences::Fencing;
 use super::op::{OpId, OpKind, Verdict};
-use super::slot::LeaseId;
+use super::slot::{LeaseId, Mark};
 use super::steps::TokenState;
 use super::timers::Timer;
 use crate::command::{Answer, ExtendStep, append_extend};
@@ -94,7 +94,7 @@ impl Locks {
         let index = self.ops.open(OpKind::Adopt).ok_or(ExtendError::Full)?;
         let slot_index = self.open_foreign(&wire_key, token);
         if let Some(fence) = options.fence {
-            self.slots.at_mut(slot_index).set_fenced();
+            self.slots.at_mut(slot_index).set(Mark::FENCED, true);
             self.slots.fences.put(slot_index, Fencing::carried(fence));
         }
         if options.keep_alive {
@@ -116,7 +116,7 @@ impl Locks {
             }
             slot.tainted = slot.tainted.union(rules::nodes_unsettled(left.nodes));
             if ttl_ms > left.ttl_ms {
-                slot.set_doubted();
+                slot.set(Mark::DOUBTED, true);
             }
         }
     }
@@ -165,7 +165,7 @@ impl Locks {
         slot.extensions = slot.extensions.saturating_add(1);
         slot.phase = slot.phase.next();
         if ttl_ms > slot.ttl_ms {
-            slot.set_doubted();
+            slot.set(Mark::DOUBTED, true);
         }
         slot.ttl_ms = ttl_ms;
         slot.ttl_longest_ms = slot.ttl_longest_ms.max(ttl_ms);
@@ -326,7 +326,7 @@ impl Locks {
                 }
                 if rules::has_forgotten(!self.nodes.at(id).is_admitted()) {
                     slot.granted.remove(id);
-                } else if slot.is_shared() {
+                } else if slot.has(Mark::SHARED) {
                     slot.granted.insert(id);
                 }
                 let is_valid = slot.ends > now.real;
@@ -343,7 +343,7 @@ impl Locks {
                 }
                 self.check_holders(slot_index, now);
             }
-            Answer::NoScript | Answer::Refused(_) | Answer::Number | Answer::Odd => {
+            Answer::Refused(_) | Answer::Number | Answer::Odd => {
                 if let Some(step) = self.next_step(id, step, answer, now)
                     && rules::is_sent_again(is_wanted)
                 {
@@ -440,7 +440,8 @@ impl Locks {
         }
         let mut tally = self.ops.at(index).tally;
         tally.yes = rules::votes_of_extension(tally.yes, slot.votes());
-        let is_former = rules::by_former_lists(self.ops.at(index).is_former, slot.is_former());
+        let is_former =
+            rules::by_former_lists(self.ops.at(index).is_former, slot.has(Mark::FORMER));
         let electorate = if is_former { &self.settings.former } else { &self.settings.electorate };
         let electorate = rules::lists_of_extension(*electorate, electorate.first_alone());
         match tally.decide(&electorate) {
@@ -455,7 +456,7 @@ impl Locks {
                 }
                 let slot = self.slots.at_mut(slot_index);
                 slot.ends = new_deadline;
-                slot.set_former(is_former);
+                slot.set(Mark::FORMER, is_former);
                 self.end_extension(index, Verdict::Won);
             }
             Decision::Lost => {

@@ -2,6 +2,7 @@
 
 use super::core::Locks;
 use super::op::{OpKind, Verdict};
+use super::slot::Mark;
 use crate::engine::event::Event;
 use crate::engine::happenings::Happening;
 use crate::error::ExtendError;
@@ -48,7 +49,7 @@ impl Locks {
                 let slot = self.slots.at_mut(slot_index);
                 // Any client may have told the other nodes to delete the key.
                 slot.granted = yes.union(gone.intersection(self.nodes.voters()));
-                slot.set_shared();
+                slot.set(Mark::SHARED, true);
                 self.observe(Happening::Adopted { slot: slot_index, now });
                 if let Some(keep) = keep {
                     self.begin_keeping(slot_index, keep, self.both_clocks(now));

@@ -10,6 +10,7 @@
 
 use super::core::Locks;
 use super::op::OpKind;
+use super::slot::Mark;
 use super::steps::TokenState;
 use crate::engine::happenings::Happening;
 use crate::node::{Now, Request};
@@ -34,7 +35,7 @@ impl Locks {
         }
         let forgetful = rules::nodes_that_forgot(absent, slot.granted);
         // The client asks no tainted node of a doubted lease, and a second SET taints its node.
-        let twice = if slot.is_doubted() { slot.unanswered } else { NodeMask::EMPTY };
+        let twice = if slot.has(Mark::DOUBTED) { slot.unanswered } else { NodeMask::EMPTY };
         let sure = rules::nodes_to_heal(forgetful, slot.doubted().union(twice));
         rules::nodes_healed(sure, self.nodes.voters())
     }

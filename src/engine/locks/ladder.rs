@@ -5,7 +5,6 @@ use crate::command::{Answer, Form};
 use crate::error::Cause;
 use crate::node::Now;
 use crate::quorum::NodeId;
-use crate::rules;
 
 impl Locks {
     /// A node answered with an error. Returns the form that the client sends instead.
@@ -17,7 +16,6 @@ impl Locks {
         now: Now,
     ) -> Option<F> {
         match answer {
-            Answer::NoScript => rules::step_after_noscript(F::EVAL),
             Answer::Refused(Cause::OutOfMemory) if form.without_memory().is_some() => {
                 form.without_memory()
             }

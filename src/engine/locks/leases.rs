@@ -9,7 +9,7 @@
 
 use super::core::{Done, Locks};
 use super::op::{OpKind, Verdict};
-use super::slot::{CHANGED, LATE_VOTE, LeaseId, Slot};
+use super::slot::{LeaseId, Mark, Slot};
 use super::steps::TokenState;
 use super::timers::Timer;
 use crate::engine::care::third;
@@ -39,7 +39,7 @@ impl Locks {
     pub(in crate::engine) fn bind_keep(&mut self, index: OpIndex, slot_index: SlotIndex) {
         let Some(keep) = self.ops.at(index).keep else { return };
         self.keeps.bind(keep, slot_index);
-        self.slots.at_mut(slot_index).set_kept(true);
+        self.slots.at_mut(slot_index).set(Mark::KEPT, true);
     }
 
     /// The engine has handed a lease over that it is to keep alive.
@@ -51,7 +51,7 @@ impl Locks {
         now: Now,
     ) {
         let slot = self.slots.at_mut(slot_index);
-        slot.set_kept(true);
+        slot.set(Mark::KEPT, true);
         let (began, ttl_ms) = (slot.began, slot.ttl_ms);
         self.keeps.bind(keep_index, slot_index);
         let keep = self.keeps.at_mut(keep_index);
@@ -71,7 +71,7 @@ impl Locks {
     /// The lease is released or given away: ends the engine's care for it.
     #[cold]
     pub(in crate::engine) fn end_keeping(&mut self, slot_index: SlotIndex) {
-        self.slots.at_mut(slot_index).set_kept(false);
+        self.slots.at_mut(slot_index).set(Mark::KEPT, false);
         // A failed attempt leaves the entry to the next one.
         let keep = self.keeps.of_slot(slot_index);
         if let Some(index) = keep.filter(|&index| self.keeps.at(index).is_held) {
@@ -81,7 +81,7 @@ impl Locks {
 
     /// The entry of a slot's lease.
     pub(in crate::engine) fn keep_of(&self, slot_index: SlotIndex) -> Option<KeepIndex> {
-        let is_kept = self.slots.at(slot_index).is_kept();
+        let is_kept = self.slots.at(slot_index).has(Mark::KEPT);
         if is_kept { self.keeps.of_slot(slot_index) } else { None }
     }
 
@@ -210,13 +210,13 @@ impl Locks {
     /// Other clients act on the lease.
     #[cold]
     pub(in crate::engine) fn share(&mut self, slot_index: SlotIndex) {
-        self.slots.at_mut(slot_index).set_shared();
+        self.slots.at_mut(slot_index).set(Mark::SHARED, true);
         self.note_change(slot_index);
     }
 
     /// Notes that the lease's deadline has changed.
     pub(in crate::engine) fn note_change(&mut self, slot_index: SlotIndex) {
-        if self.slots.at_mut(slot_index).enter(CHANGED) {
+        if self.slots.at_mut(slot_index).enter(Mark::CHANGED) {
             self.keeps.changed.push_back(slot_index);
         }
     }
@@ -225,7 +225,7 @@ impl Locks {
     pub(in crate::engine) fn poll_change(&mut self) -> Option<LeaseId> {
         while let Some(slot_index) = self.keeps.changed.pop_front() {
             let slot = self.slots.at_mut(slot_index);
-            slot.leave(CHANGED);
+            slot.set(Mark::CHANGED, false);
             if slot.state() == TokenState::Held {
                 return Some(self.slots.lease_id(slot_index));
             }
@@ -235,7 +235,7 @@ impl Locks {
 
     /// Notes that the lease's votes have changed.
     pub(in crate::engine) fn note_late_vote(&mut self, slot_index: SlotIndex) {
-        if self.slots.at_mut(slot_index).enter(LATE_VOTE) {
+        if self.slots.at_mut(slot_index).enter(Mark::LATE_VOTE) {
             self.late_votes.push_back(slot_index);
         }
     }
@@ -243,7 +243,7 @@ impl Locks {
     /// As [`Engine::poll_late_vote`](crate::engine::Engine::poll_late_vote), and the keys of sets too.
     pub(in crate::engine) fn poll_late_vote(&mut self) -> Option<LeaseId> {
         let slot = self.late_votes.pop_front()?;
-        self.slots.at_mut(slot).leave(LATE_VOTE);
+        self.slots.at_mut(slot).set(Mark::LATE_VOTE, false);
         Some(self.slots.lease_id(slot))
     }
 

@@ -21,6 +21,7 @@
 use super::core::Locks;
 use super::handover::Past;
 use super::op::Verdict;
+use super::slot::Mark;
 use super::steps::{TokenInput, TokenState};
 use super::timers::Timer;
 use crate::engine::happenings::Happening;
@@ -109,7 +110,9 @@ impl Locks {
     pub(in crate::engine) fn takes_over(&self, index: OpIndex) -> bool {
         let op = self.ops.at(index);
         let has_enough = op.plan.min_validity <= ttl(op.plan.ttl_ms) / WANTED_PARTS;
-        self.settings.transfers_in_row > 0 && has_enough && !self.slots.at(op.slot()).is_fenced()
+        self.settings.transfers_in_row > 0
+            && has_enough
+            && !self.slots.at(op.slot()).has(Mark::FENCED)
     }
 
     /// An attempt was denied. Its time shows how far the nodes are, unless the attempt asked one
@@ -137,7 +140,7 @@ impl Locks {
         let slot_index =
             self.slots.open(key.as_slice(), TokenBytes::Drawn(token), TokenInput::Offer);
         let slot = self.slots.at_mut(slot_index);
-        slot.set_offered();
+        slot.set(Mark::OFFERED, true);
         (slot.ttl_ms, slot.ttl_longest_ms) = (ttl_ms, ttl_ms);
         (slot.began, slot.ends) = (now, deadline);
         slot.refs = 1;
@@ -155,7 +158,7 @@ impl Locks {
         let Some(slot_index) = self.slot_with(&transfer.token, transfer.key) else {
             return Taken::Unwanted;
         };
-        if !rules::is_of_offer(self.slots.at(slot_index).was_offered()) {
+        if !rules::is_of_offer(self.slots.at(slot_index).has(Mark::OFFERED)) {
             // Forged: every client can read the tokens of attempts and leases on the nodes.
             return Taken::Ignored;
         }
@@ -302,7 +305,7 @@ impl Locks {
         self.remember(slot_index, None, now.real);
         let slot = self.slots.at_mut(slot_index);
         slot.tainted = rules::with_held(slot.tainted, slot.holds);
-        slot.set_doubted();
+        slot.set(Mark::DOUBTED, true);
         if slot.holds.is_empty() {
             slot.step(TokenInput::Release);
         } else {
@@ -393,7 +396,7 @@ impl Locks {
             // A lease deletes its key by its own release.
             if slot.state() == TokenState::Offered || slot.state().is_deleted() {
                 slot.tainted.insert(id);
-                slot.set_doubted();
+                slot.set(Mark::DOUBTED, true);
                 self.owe(id, slot_index, now);
             }
         }
@@ -449,7 +452,7 @@ impl Locks {
         }
         let slot = self.slots.at_mut(slot_index);
         slot.tainted.insert(id);
-        slot.set_doubted();
+        slot.set(Mark::DOUBTED, true);
         rules::take_vote_back(&mut slot.granted, id);
         if slot.state().is_deleted() && rules::runs_behind(slot.holds.contains(id)) {
             return;

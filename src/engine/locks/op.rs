@@ -388,7 +388,7 @@ impl Op {
 
     /// Notes why an answer did not grant.
     pub(in crate::engine) fn blame_answer(&mut self, node: NodeId, answer: Answer) {
-        let other = if answer == Answer::NoScript { Cause::Unsupported } else { Cause::OddReply };
-        self.blame(node, if let Answer::Refused(cause) = answer { cause } else { other });
+        let cause = if let Answer::Refused(cause) = answer { cause } else { Cause::OddReply };
+        self.blame(node, cause);
     }
 }

@@ -10,7 +10,7 @@
 use super::core::{Failed, Locks};
 use super::fences::{FenceProgress, Fencing};
 use super::op::Verdict;
-use super::slot::{LeaseId, Slots};
+use super::slot::{LeaseId, Mark, Slots};
 use crate::command::{append_fenced_set, append_raise, append_time};
 use crate::engine::happenings::Happening;
 use crate::error::{Cause, LockError};
@@ -185,7 +185,7 @@ impl Locks {
 
     /// The fence of a lease that is held, or was held until now.
     pub(in crate::engine) fn fence_of(&self, slot_index: SlotIndex) -> Option<u64> {
-        let is_fenced = self.slots.at(slot_index).is_fenced();
+        let is_fenced = self.slots.at(slot_index).has(Mark::FENCED);
         if is_fenced { self.slots.fences.of(slot_index)?.fence() } else { None }
     }
 }

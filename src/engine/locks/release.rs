@@ -11,6 +11,7 @@
 use super::core::Locks;
 use super::handover::Heir;
 use super::op::{OpId, OpKind, Verdict};
+use super::slot::Mark;
 use super::steps::{TokenInput, TokenState};
 use crate::command::{Answer, ReleaseStep, append_release};
 use crate::engine::event::{Event, LostCause};
@@ -111,7 +112,7 @@ impl Locks {
         slot.phase = slot.phase.next();
         slot.ends = now.real.plus_millis(slot.ttl_longest_ms);
         let (mut holds, unanswered) = (slot.holds, slot.unanswered);
-        let (op, is_kept) = (slot.op, slot.is_kept());
+        let (op, is_kept) = (slot.op, slot.has(Mark::KEPT));
         self.observe(Happening::Release { slot: slot_index });
         if let Some(op) = op {
             let op = self.ops.at_mut(op);
@@ -245,7 +246,7 @@ impl Locks {
     /// deletes its keys by its own release, or is given away.
     fn is_debt_void(&self, slot_index: SlotIndex) -> bool {
         let slot = self.slots.at(slot_index);
-        let is_lease = slot.was_offered() && slot.state().is_lock();
+        let is_lease = slot.has(Mark::OFFERED) && slot.state().is_lock();
         rules::is_debt_void(is_lease) || slot.state() == TokenState::GivenAway
     }
 
@@ -356,7 +357,7 @@ impl Locks {
         // A SET went over a connection that died, or a holder's script is on its way: either may
         // run after this release. The node would tell of a script, and the client then deletes its
         // key.
-        let is_told = slot.was_offered() && self.nodes.at(id).takes_transfers();
+        let is_told = slot.has(Mark::OFFERED) && self.nodes.at(id).takes_transfers();
         if rules::may_run_behind(slot.unanswered.contains(id), is_told) {
             self.owe_again(id, slot_index, now);
         } else {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::slot::Slot;
+use super::slot::{Mark, Slot};
 use crate::agreement::{Agreement, NodeList};
 use crate::checked::Checked;
 use crate::client_name::{ClientId, ClientName};
@@ -41,6 +41,7 @@ pub(in crate::engine) struct Settings {
     pub(in crate::engine) direct_wake: bool,
     /// How many transfers there may be in a row; none once the client is about to end.
     pub(in crate::engine) transfers_in_row: u8,
+    pub(in crate::engine) is_closing: bool,
     /// In microseconds.
     pub(in crate::engine) max_clock_skew_us: u64,
     pub(in crate::engine) fence_ttl_ms: u64,
@@ -69,6 +70,7 @@ impl Settings {
             max_hold: config.max_hold.unwrap_or(Duration::MAX),
             direct_wake: config.direct_wake,
             transfers_in_row: transfers_in_row(config),
+            is_closing: false,
             max_clock_skew_us: nanos(config.max_clock_skew) / 1_000,
             fence_ttl_ms: u64::try_from(config.fence_ttl_or_default().as_millis())
                 .unwrap_or(u64::MAX),
@@ -86,7 +88,7 @@ impl Settings {
     /// The lists that decide on an attempt or a lease.
     #[inline]
     pub(in crate::engine) fn electorate_of(&self, slot: &Slot) -> &Electorate {
-        if slot.is_former() { &self.former } else { &self.electorate }
+        if slot.has(Mark::FORMER) { &self.former } else { &self.electorate }
     }
 
     /// The settings that all clients of the same locks must share.

@@ -69,24 +69,33 @@ pub(in crate::engine) struct Slot {
     marks: u8,
 }
 
-/// The engine looks after the lease: see [`care`](crate::engine::care).
-const KEPT: u8 = 1;
-/// In the list of late votes, for the lease that the slot has when the caller reads the list. The
-/// list holds each slot once, so even unread it stays short.
-pub(in crate::engine) const LATE_VOTE: u8 = 2;
-/// In the list of leases whose deadline the engine moved, in the same way.
-pub(in crate::engine) const CHANGED: u8 = 4;
-/// The attempt, or the lease, has an entry in [`Fences`].
-const FENCED: u8 = 8;
-/// A waiting call has offered the token: a holder may hand its lock over to it.
-const OFFERED: u8 = 16;
-/// A late command at a tainted node could take the key, or shorten its life.
-const DOUBTED: u8 = 32;
-/// Another client won the lease, or says that it deleted it. This client does not know what others
-/// told the nodes.
-const SHARED: u8 = 64;
-/// The lists before the last change decide: no extension has carried the lease on since.
-const FORMER: u8 = 128;
+/// What may be true of a slot.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::engine) struct Mark(u8);
+
+impl Mark {
+    /// The engine looks after the lease: see [`care`](crate::engine::care).
+    pub(in crate::engine) const KEPT: Self = Self(1);
+    /// In the list of late votes, for the lease that the slot has when the caller reads the list.
+    /// The list holds each slot once, so even unread it stays short.
+    pub(in crate::engine) const LATE_VOTE: Self = Self(2);
+    /// In the list of leases whose deadline the engine moved, in the same way.
+    pub(in crate::engine) const CHANGED: Self = Self(4);
+    /// The attempt, or the lease, has an entry in [`Fences`].
+    pub(in crate::engine) const FENCED: Self = Self(8);
+    /// A call has offered the token: holders hand locks over to no other.
+    pub(in crate::engine) const OFFERED: Self = Self(16);
+    /// A late command at a tainted node could take the key, or shorten its life.
+    pub(in crate::engine) const DOUBTED: Self = Self(32);
+    /// Another client won the lease, or says that it deleted it. This client does not know what
+    /// others told the nodes.
+    pub(in crate::engine) const SHARED: Self = Self(64);
+    /// The lists before the last change decide: no extension has carried the lease on since.
+    pub(in crate::engine) const FORMER: Self = Self(128);
+
+    /// The marks of a token whose life begins: only lists may still name the slot.
+    const LISTED: u8 = Self::LATE_VOTE.0 | Self::CHANGED.0;
+}
 
 const _: () = assert!(size_of::<Slot>() == 128, "a million leases have a slot each");
 
@@ -110,7 +119,7 @@ impl Slots {
         let slot = self.at_mut(index);
         slot.step(input);
         slot.op = None;
-        slot.marks &= !(KEPT | FENCED | OFFERED | DOUBTED | SHARED | FORMER);
+        slot.marks &= Mark::LISTED;
         slot.refs = 0;
         slot.phase = Phase::default();
         slot.extensions = 0;
@@ -176,7 +185,7 @@ impl Slots {
         {
             slot.step(TokenInput::Forget);
             slot.generation = slot.generation.wrapping_add(1);
-            if slot.is_fenced() {
+            if slot.has(Mark::FENCED) {
                 self.fences.remove(index);
             }
             self.slots.give_back(index);
@@ -204,79 +213,32 @@ impl Slot {
     }
 
     #[inline]
-    pub(in crate::engine) const fn is_kept(&self) -> bool {
-        self.marks & KEPT != 0
+    pub(in crate::engine) const fn has(&self, mark: Mark) -> bool {
+        self.marks & mark.0 != 0
     }
 
     #[inline]
-    pub(in crate::engine) const fn set_kept(&mut self, is_kept: bool) {
-        self.marks = if is_kept { self.marks | KEPT } else { self.marks & !KEPT };
+    pub(in crate::engine) const fn set(&mut self, mark: Mark, is_so: bool) {
+        self.marks = if is_so { self.marks | mark.0 } else { self.marks & !mark.0 };
     }
 
+    /// Marks the slot as listed. Returns whether it was not listed before.
     #[inline]
-    pub(in crate::engine) const fn is_fenced(&self) -> bool {
-        self.marks & FENCED != 0
-    }
-
-    pub(in crate::engine) const fn set_fenced(&mut self) {
-        self.marks |= FENCED;
-    }
-
-    /// Whether a call ever offered the token: holders hand locks over to no other.
-    pub(in crate::engine) const fn was_offered(&self) -> bool {
-        self.marks & OFFERED != 0
-    }
-
-    pub(in crate::engine) const fn set_offered(&mut self) {
-        self.marks |= OFFERED;
+    pub(in crate::engine) const fn enter(&mut self, list: Mark) -> bool {
+        let is_new = !self.has(list);
+        self.set(list, true);
+        is_new
     }
 
     /// The nodes where a late command could do harm. A late extension does none if it is as long as
     /// those behind it: it finds the key with the token and extends it, or does nothing.
     pub(in crate::engine) const fn doubted(&self) -> NodeMask {
-        if self.is_doubted() { self.tainted } else { NodeMask::EMPTY }
-    }
-
-    pub(in crate::engine) const fn is_doubted(&self) -> bool {
-        self.marks & DOUBTED != 0
-    }
-
-    pub(in crate::engine) const fn set_doubted(&mut self) {
-        self.marks |= DOUBTED;
-    }
-
-    pub(in crate::engine) const fn is_shared(&self) -> bool {
-        self.marks & SHARED != 0
-    }
-
-    pub(in crate::engine) const fn set_shared(&mut self) {
-        self.marks |= SHARED;
-    }
-
-    pub(in crate::engine) const fn is_former(&self) -> bool {
-        self.marks & FORMER != 0
-    }
-
-    pub(in crate::engine) const fn set_former(&mut self, is_former: bool) {
-        self.marks = if is_former { self.marks | FORMER } else { self.marks & !FORMER };
+        if self.has(Mark::DOUBTED) { self.tainted } else { NodeMask::EMPTY }
     }
 
     /// The nodes that hold the key, as far as the client knows.
     pub(in crate::engine) const fn votes(&self) -> NodeMask {
         self.granted.intersection(self.holds)
-    }
-
-    /// Marks the slot as listed. Returns whether it was not listed before.
-    #[inline]
-    pub(in crate::engine) const fn enter(&mut self, list: u8) -> bool {
-        let is_new = self.marks & list == 0;
-        self.marks |= list;
-        is_new
-    }
-
-    /// Removes the mark of a list.
-    pub(in crate::engine) const fn leave(&mut self, list: u8) {
-        self.marks &= !list;
     }
 
     fn empty() -> Self {

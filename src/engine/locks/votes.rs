@@ -6,6 +6,7 @@
 
 use super::core::{Failed, Locks};
 use super::op::Verdict;
+use super::slot::Mark;
 use super::steps::TokenState;
 use crate::command::append_set;
 use crate::engine::happenings::Happening;
@@ -18,7 +19,7 @@ use crate::slab::{OpIndex, SlotIndex};
 impl Locks {
     /// Encodes the SET of an attempt, or the command in its place.
     pub(in crate::engine) fn encode_set(&mut self, slot_index: SlotIndex) {
-        if self.slots.at(slot_index).is_fenced() {
+        if self.slots.at(slot_index).has(Mark::FENCED) {
             self.encode_fenced_set(slot_index);
         } else {
             self.encode_plain_set(slot_index);
@@ -68,7 +69,7 @@ impl Locks {
 
     #[inline]
     fn set_request(&self, slot_index: SlotIndex) -> Request {
-        if self.slots.at(slot_index).is_fenced() {
+        if self.slots.at(slot_index).has(Mark::FENCED) {
             Request::FencedSet(slot_index)
         } else {
             Request::Set(slot_index)
@@ -77,7 +78,7 @@ impl Locks {
 
     #[inline]
     fn may_be_asked(&self, id: NodeId, slot_index: SlotIndex) -> bool {
-        !self.slots.at(slot_index).is_fenced() || self.does_clock_agree(id)
+        !self.slots.at(slot_index).has(Mark::FENCED) || self.does_clock_agree(id)
     }
 
     /// The attempt does not ask the node: it wrote nothing there.
@@ -102,7 +103,7 @@ impl Locks {
         let op = self.ops.at(index);
         match op.round.decide(self.settings.electorate_of(slot)) {
             Decision::Open => None,
-            Decision::Won if slot.is_fenced() => {
+            Decision::Won if slot.has(Mark::FENCED) => {
                 self.decide_fence(slot_index, self.both_clocks(self.last_call))
             }
             Decision::Won => {

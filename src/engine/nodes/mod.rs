@@ -72,8 +72,6 @@ pub(super) struct Nodes {
     restless: NodeMask,
     stalls_at: Instant,
     with_news: NodeMask,
-    /// The client is about to end: it will not be there to read a NOSCRIPT.
-    is_closing: bool,
 }
 
 impl Nodes {
@@ -98,7 +96,6 @@ impl Nodes {
             restless: NodeMask::first(nodes.len()),
             stalls_at: now,
             with_news: NodeMask::EMPTY,
-            is_closing: false,
             nodes,
         }
     }
@@ -112,10 +109,6 @@ impl Nodes {
     }
 
     // ---- the views ----
-
-    pub(super) const fn is_closing(&self) -> bool {
-        self.is_closing
-    }
 
     pub(super) const fn len(&self) -> usize {
         self.nodes.len()
@@ -179,8 +172,7 @@ impl Nodes {
     /// The form of a release or an extension for the node.
     pub(super) fn form<F: Form>(&self, id: NodeId) -> Option<F> {
         let mut dialect = self.at(id).dialect;
-        let form = *F::of(&mut dialect);
-        form.map(|form| if self.is_closing { form.in_full() } else { form })
+        *F::of(&mut dialect)
     }
 
     /// The time from a request to its answer at the slowest node of the fastest `quorum`, as the

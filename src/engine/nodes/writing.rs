@@ -10,12 +10,6 @@ use crate::time::Instant;
 const BLOCK_LEN: usize = 128;
 
 impl Nodes {
-    /// From now on releases go out in a form that needs no second step.
-    pub(in crate::engine) fn begin_close(&mut self) {
-        self.is_closing = true;
-        self.gather_cohort();
-    }
-
     /// The client is about to wait for the releases that it owes. Nodes that are away, and are owed
     /// one, get an attempt to connect at once.
     pub(in crate::engine) fn reach_owed(&mut self, now: Instant) {

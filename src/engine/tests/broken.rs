@@ -47,7 +47,6 @@ use super::patience::a_node_that_left_since_one_was_tried_first_is_not_written_t
 use super::releasing::{
     a_debt_lives_a_ttl_from_the_late_answer_of_its_set,
     a_live_lease_owes_nothing_for_an_unanswered_set_until_it_is_released,
-    an_unknown_command_steps_down_and_the_release_is_sent_again,
 };
 use super::sets::the_loss_of_one_key_is_the_loss_of_the_set_and_is_told_once;
 use super::siblings::a_word_of_an_earlier_call_strikes_no_later_one_off;
@@ -161,8 +160,6 @@ const TESTS: &[(Mutant, fn())] = &[
         a_live_lease_owes_nothing_for_an_unanswered_set_until_it_is_released,
     ),
     (Mutant::DebtEndsTooSoon, a_debt_lives_a_ttl_from_the_late_answer_of_its_set),
-    // First it keeps its slot for good; a key outlives everything in one seed of thousands.
-    (Mutant::NoScriptNotFollowed, an_unknown_command_steps_down_and_the_release_is_sent_again),
     // It needs a client that adopts the lease while the command is on its way.
     (Mutant::UnsettledGivenAway, a_lease_is_given_away_once_every_node_has_answered_its_extension),
     (Mutant::UnsettledForgotten, a_longer_adoption_counts_no_node_that_may_still_run_a_shorter_one),

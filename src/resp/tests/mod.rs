@@ -77,11 +77,8 @@ fn show(reply: &Reply<'_>) -> String {
         Reply::Bulk(bytes) => text("$", bytes),
         Reply::Null => "_".into(),
         Reply::Boolean(value) => format!("#{value}"),
-        Reply::Double(bytes) => text(",", bytes),
-        Reply::BigNumber(bytes) => text("(", bytes),
-        Reply::Verbatim { format, text: bytes } => {
-            format!("={}:{}", format.escape_ascii(), bytes.escape_ascii())
-        }
+        Reply::Number(bytes) => text(",", bytes),
+        Reply::Verbatim(bytes) => text("=", bytes),
         Reply::Array(elements) => items("*", elements),
         Reply::Set(elements) => items("~", elements),
         Reply::Map(elements) => items("%", elements),

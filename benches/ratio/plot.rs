@@ -1,12 +1,4 @@
 //! Line plots as SVG, readable on light and dark backgrounds.
-//!
-//! For `bench --plot` and the benches.
-
-#![expect(
-    clippy::exhaustive_enums,
-    clippy::exhaustive_structs,
-    reason = "for the benches of this project alone"
-)]
 
 use std::io;
 use std::ops::Range;
@@ -19,26 +11,26 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scale {
+pub(crate) enum Scale {
     /// Linear from zero.
     Zero,
     Log,
 }
 
 #[derive(Debug)]
-pub struct Line {
-    pub name: String,
-    pub points: Vec<(f64, f64)>,
+pub(crate) struct Line {
+    pub(crate) name: String,
+    pub(crate) points: Vec<(f64, f64)>,
 }
 
 #[derive(Debug)]
-pub struct Plot {
-    pub title: &'static str,
-    pub x: &'static str,
-    pub y: &'static str,
-    pub x_scale: Scale,
-    pub y_scale: Scale,
-    pub lines: Vec<Line>,
+pub(crate) struct Plot {
+    pub(crate) title: &'static str,
+    pub(crate) x: &'static str,
+    pub(crate) y: &'static str,
+    pub(crate) x_scale: Scale,
+    pub(crate) y_scale: Scale,
+    pub(crate) lines: Vec<Line>,
 }
 
 const COLORS: [RGBColor; 6] = [
@@ -162,7 +154,7 @@ impl ValueFormatter<f64> for Axis {
 }
 
 /// Writes plots below each other, under a caption unless it is empty.
-pub fn save(path: &Path, caption: &str, plots: &[Plot]) -> io::Result<()> {
+pub(crate) fn save(path: &Path, caption: &str, plots: &[Plot]) -> io::Result<()> {
     if let Some(dir) = path.parent() {
         std::fs::create_dir_all(dir)?;
     }
