@@ -1,19 +1,21 @@
-//! The times at which something is due beside the rounds: for calls, waits and leases.
+//! The times at which something is due beside the rounds: calls, waits and leases in one heap, in
+//! which each timer knows its place.
 //!
 //! # Invariants
 //!
-//! - A timer has one time or none. Setting, moving and removing it takes logarithmic time, and a
-//!   timer that has ended leaves nothing behind.
+//! - A timer is in the heap once or not at all. Setting, moving and removing it takes logarithmic
+//!   time, and a timer that has ended leaves nothing behind.
 
-use std::collections::BTreeSet;
-
-use rustc_hash::FxHashMap;
-
-use crate::slab::{KeepIndex, OpIndex};
+use crate::slab::{Index as _, KeepIndex, OpIndex, index_type};
 use crate::time::Instant;
 
+index_type! {
+    /// A place in the heap.
+    HeapPlace
+}
+
 /// The event that is due.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) enum Timer {
     /// The next attempt of a call.
     Retry(OpIndex),
@@ -31,43 +33,78 @@ pub(in crate::engine) enum Timer {
     Lists,
 }
 
+impl Timer {
+    const KINDS: usize = 5;
+
+    /// A number that no other timer has.
+    fn number(self) -> usize {
+        let (place, kind) = match self {
+            Self::Retry(op) => (op.place(), 0),
+            Self::Wait(op) => (op.place(), 1),
+            Self::Judge(op) => (op.place(), 2),
+            Self::Extended(op) => (op.place(), 3),
+            Self::Keep(keep) => (keep.place(), 4),
+            Self::Offers => return 0,
+            Self::Lists => return 1,
+        };
+        2 + place * Self::KINDS + kind
+    }
+}
+
+/// Children of a place in the heap: four keep the heap flat, and siblings together in memory.
+const ARITY: usize = 4;
+
 /// See the [module](self).
 #[derive(Clone, Debug, Default)]
 pub(in crate::engine) struct Timers {
-    in_order: BTreeSet<(Instant, Timer)>,
-    /// The time of each timer.
-    times: FxHashMap<Timer, Instant>,
+    heap: Vec<(Instant, Timer)>,
+    /// The place of each timer in the heap, by its number.
+    places: Vec<Option<HeapPlace>>,
 }
 
 impl Timers {
     /// When the first timer is due; [`Instant::MAX`] for never.
     #[inline]
     pub(in crate::engine) fn next(&self) -> Instant {
-        self.in_order.first().map_or(Instant::MAX, |(at, _)| *at)
+        self.heap.first().map_or(Instant::MAX, |(at, _)| *at)
     }
 
     #[cfg(test)]
-    pub(in crate::engine) fn len(&self) -> usize {
-        self.in_order.len()
+    pub(in crate::engine) const fn len(&self) -> usize {
+        self.heap.len()
     }
 
     /// Takes a timer that is due by `now`.
     pub(in crate::engine) fn pop_due(&mut self, now: Instant) -> Option<Timer> {
-        let &(_, timer) = self.in_order.first().filter(|(at, _)| *at <= now)?;
+        let timer = self.heap.first().filter(|(at, _)| *at <= now).map(|(_, timer)| *timer)?;
         self.remove(timer);
         Some(timer)
     }
 
     /// Makes the timer due at `at`, and at no other time.
     pub(in crate::engine) fn set(&mut self, timer: Timer, at: Instant) {
-        self.remove(timer);
-        self.times.insert(timer, at);
-        self.in_order.insert((at, timer));
+        let Some(place) = self.place(timer) else {
+            self.heap.push((at, timer));
+            return self.rise(self.heap.len() - 1);
+        };
+        if let Some(entry) = self.heap.get_mut(place) {
+            let was = std::mem::replace(&mut entry.0, at);
+            if at < was {
+                self.rise(place);
+            } else {
+                self.sink(place);
+            }
+        }
     }
 
     pub(in crate::engine) fn remove(&mut self, timer: Timer) {
-        if let Some(at) = self.times.remove(&timer) {
-            self.in_order.remove(&(at, timer));
+        let Some(place) = self.place(timer) else { return };
+        self.note(timer, None);
+        self.heap.swap_remove(place);
+        if place < self.heap.len() {
+            // The entry that moved here from the end may belong above or below.
+            self.sink(place);
+            self.rise(place);
         }
     }
 
@@ -81,49 +118,120 @@ impl Timers {
 
     /// Whether the timer will be due.
     pub(in crate::engine) fn is_set(&self, timer: Timer) -> bool {
-        self.times.contains_key(&timer)
+        self.place(timer).is_some()
+    }
+
+    fn place(&self, timer: Timer) -> Option<usize> {
+        self.places.get(timer.number()).copied().flatten().map(HeapPlace::place)
+    }
+
+    fn note(&mut self, timer: Timer, place: Option<HeapPlace>) {
+        let number = timer.number();
+        if number >= self.places.len() {
+            self.places.resize(number + 1, None);
+        }
+        if let Some(known) = self.places.get_mut(number) {
+            *known = place;
+        }
+    }
+
+    /// Moves the entry at `place` up to where it belongs.
+    fn rise(&mut self, mut place: usize) {
+        let Some(&entry) = self.heap.get(place) else { return };
+        while place > 0 {
+            let above = (place - 1) / ARITY;
+            let Some(&other) = self.heap.get(above).filter(|other| entry.0 < other.0) else {
+                break;
+            };
+            self.put(place, other);
+            place = above;
+        }
+        self.put(place, entry);
+    }
+
+    /// Moves the entry at `place` down to where it belongs.
+    fn sink(&mut self, mut place: usize) {
+        let Some(&entry) = self.heap.get(place) else { return };
+        loop {
+            let first = place * ARITY + 1;
+            let last = (first + ARITY).min(self.heap.len());
+            let below = self.heap.get(first..last).unwrap_or_default();
+            let least = below.iter().enumerate().min_by_key(|(_, (at, _))| *at);
+            let Some((nth, &other)) = least.filter(|(_, (at, _))| *at < entry.0) else { break };
+            self.put(place, other);
+            place = first + nth;
+        }
+        self.put(place, entry);
+    }
+
+    fn put(&mut self, place: usize, entry: (Instant, Timer)) {
+        if let Some(free) = self.heap.get_mut(place) {
+            *free = entry;
+        }
+        self.note(entry.1, HeapPlace::at(place));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::slab::Index as _;
+
+    fn timer(number: usize) -> Timer {
+        let place = number / Timer::KINDS;
+        let (op, keep) = (OpIndex::at(place).unwrap(), KeepIndex::at(place).unwrap());
+        let kinds = [
+            Timer::Retry(op),
+            Timer::Wait(op),
+            Timer::Judge(op),
+            Timer::Extended(op),
+            Timer::Keep(keep),
+        ];
+        kinds[number % Timer::KINDS]
+    }
 
     #[test]
-    fn a_timer_that_was_moved_is_due_once_and_at_its_last_time() {
-        let (mut timers, at) = (Timers::default(), Instant::from_nanos);
-        let op = |place| OpIndex::at(place).unwrap();
-        for (timer, nanos) in [
-            (Timer::Retry(op(0)), 3),
-            (Timer::Wait(op(0)), 1),
-            (Timer::Wait(op(1)), 2),
-            (Timer::Retry(op(0)), 4),
-            (Timer::Offers, 5),
-            (Timer::Wait(op(1)), 1),
-        ] {
-            timers.set(timer, at(nanos));
+    fn timers_come_due_in_order_however_they_were_moved_and_removed() {
+        let mut timers = Timers::default();
+        let mut times = Vec::new();
+        let mut random = 7_u64;
+        let mut draw = || {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            Instant::from_nanos(random >> 40)
+        };
+        for number in 0..500 {
+            assert_eq!(timer(number).number(), 2 + number);
+            times.push(None);
+            timers.set(timer(number), draw());
         }
-        timers.remove(Timer::Offers);
-        assert_eq!((timers.next(), timers.pop_due(at(0))), (at(1), None));
-        let due: Vec<_> = std::iter::from_fn(|| timers.pop_due(at(9))).collect();
-        assert_eq!(due, [Timer::Wait(op(0)), Timer::Wait(op(1)), Timer::Retry(op(0))]);
-        assert_eq!((timers.next(), timers.len()), (Instant::MAX, 0));
+        for (number, time) in times.iter_mut().enumerate() {
+            if number % 7 == 0 {
+                timers.remove(timer(number));
+            } else {
+                let at = draw();
+                *time = Some(at);
+                timers.set(timer(number), at);
+            }
+        }
+        let mut expected: Vec<_> = times.iter().flatten().copied().collect();
+        expected.sort();
+        for at in expected {
+            assert_eq!(timers.next(), at);
+            assert_eq!(timers.pop_due(Instant::from_nanos(at.as_nanos() - 1)), None);
+            let due = timers.pop_due(at).unwrap();
+            assert_eq!(times[due.number() - 2], Some(at));
+        }
+        assert_eq!(timers.next(), Instant::MAX);
     }
 
     #[test]
     fn an_operation_that_has_ended_leaves_no_timer() {
         let mut timers = Timers::default();
-        let (one, other) = (OpIndex::at(0).unwrap(), OpIndex::at(1).unwrap());
-        for op in [one, other] {
-            for timer in [Timer::Retry(op), Timer::Wait(op), Timer::Judge(op), Timer::Extended(op)]
-            {
-                timers.set(timer, Instant::default());
-            }
+        for number in 0..2 * Timer::KINDS {
+            timers.set(timer(number), Instant::from_nanos(number as u64));
         }
-        timers.remove_all_of(one);
+        timers.remove_all_of(OpIndex::at(0).unwrap());
         let left: Vec<_> = std::iter::from_fn(|| timers.pop_due(Instant::MAX)).collect();
-        let [retry, wait, judge] = [Timer::Retry(other), Timer::Wait(other), Timer::Judge(other)];
-        assert_eq!(left, [retry, wait, judge, Timer::Extended(other)]);
+        let expected: Vec<_> = (Timer::KINDS - 1..2 * Timer::KINDS).map(timer).collect();
+        assert_eq!(left, expected);
     }
 }
