@@ -236,6 +236,7 @@ pub(crate) struct SetOptions {
 const SET_OPTIONS_LEN_MAX: usize = 40;
 
 impl SetOptions {
+    /// No TTL is zero, so the first SET encodes its own.
     pub(crate) const NONE: Self = Self { ttl_ms: 0, len: 0, block: [0; SET_OPTIONS_LEN_MAX] };
 
     #[inline]

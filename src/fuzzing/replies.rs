@@ -123,7 +123,9 @@ fn tree(source: &mut Source<'_>, depth: usize, bytes: &mut Vec<u8>, shown: &mut 
         1 => line(':', &source.u64().cast_signed().to_string(), bytes, shown),
         2 => {
             let high = i128::from(source.u64().cast_signed());
-            line(',', &(high << 64 | i128::from(source.u64())).to_string(), bytes, shown);
+            let number = (high << 64 | i128::from(source.u64())).to_string();
+            bytes.extend_from_slice(format!("({number}\r\n").as_bytes());
+            shown.push_str(&format!(",{number}"));
         }
         3 => {
             let double = f64::from_bits(source.u64());

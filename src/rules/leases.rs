@@ -182,7 +182,7 @@ rules! { LEASES:
 
     /// An extension is sent again only if no other operation on its lease has begun since.
     fn is_sent_again(is_wanted: bool) -> bool { is_wanted }
-    /// An extension that a release has overtaken is sent again where its script was missing.
+    /// An extension that a release has overtaken is sent again where the node refused its form.
     StaleExtensionResent => ByTest { true }
 
     /// The engine no longer keeps a released lease alive.

@@ -145,7 +145,10 @@ impl World {
     /// and then all turns.
     fn progress_time(&self) -> Global {
         let turns = (self.plan.clients * self.plan.keys) as u64;
-        let turn = self.plan.hold / 10 + 20 * self.plan.node_timeout + 100 * MS;
+        // A client that has no room to owe the deletes of its keys leaves them for their TTL.
+        let has_room = self.plan.rare.room.debts >= self.plan.keys;
+        let left = if has_room { 0 } else { self.plan.max_ttl_ms * MS };
+        let turn = self.plan.hold / 10 + 20 * self.plan.node_timeout + 100 * MS + left;
         2 * self.plan.guard() + self.back() + 12 * SECOND + turns * turn
     }
 

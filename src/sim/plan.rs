@@ -205,15 +205,16 @@ impl Plan {
         self
     }
 
-    /// Fences need no clock as long as no node forgets. Otherwise the clocks must differ by less
-    /// than the time for which a node without memory is ignored.
+    /// Fences need no clock as long as no node forgets, and the lists stay. Otherwise the clocks must
+    /// differ by less than the time for which a node without memory is ignored: for the longest TTL
+    /// no client goes on to nodes that know no fences.
     fn with_clocks_apart(mut self) -> Self {
         let forgets = |fault: &Fault| {
             matches!(fault, Fault::RestartLost | Fault::RoleChange | Fault::Evicted)
         };
         let ignored = self.max_ttl_ms * MS;
         let needed = self.connect_timeout + 2 * self.node_timeout;
-        if !self.faults.iter().any(forgets) {
+        if !self.faults.iter().any(forgets) && !self.changes_lists() {
             self.clock_spread = 5 * 3600 * SECOND;
         } else if ignored > needed {
             self.clock_spread = (ignored - needed) / 2;

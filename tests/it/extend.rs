@@ -235,25 +235,6 @@ fn keeping_a_lock_holds_it_for_longer_than_its_ttl_with_one_token() {
     assert!(eventually(PATIENCE, || cluster.holders("k") == 0), "unlocked, and not extended again");
 }
 
-/// A minority lost its scripts: the quorum does not need it, and the client extends the key there
-/// all the same.
-#[test]
-fn a_node_without_its_scripts_is_extended_though_the_others_have_decided() {
-    let Some(cluster) = Cluster::start(&[Kind::Redis70, Kind::Valkey91, Kind::Redis86], &[]) else {
-        return;
-    };
-    let client = cluster.client();
-    let mut lease = client.try_lock("k", TTL / 2).wait().unwrap();
-    assert!(eventually(PATIENCE, || cluster.holders("k") == 3));
-    cluster.node(0).command(&["SCRIPT", "FLUSH"]);
-    lease.extend(TTL).wait().unwrap();
-    let extended = eventually(ms(3_000), || {
-        client.leader("k").wait().unwrap();
-        cluster.node(0).pttl("k") > millis(TTL / 2)
-    });
-    assert!(extended, "{} ms", cluster.node(0).pttl("k"));
-}
-
 #[test]
 fn a_thousand_extensions_never_bring_a_released_key_back() {
     let Some(cluster) = Cluster::mixed(3) else { return };

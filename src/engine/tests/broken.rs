@@ -11,7 +11,7 @@ use super::exchange::{
 use super::extending::{
     a_lock_is_not_adopted_while_this_client_has_it_or_deletes_it,
     a_longer_adoption_counts_no_node_that_may_still_run_a_shorter_one,
-    a_node_that_lacks_the_script_is_extended_though_the_others_have_decided,
+    a_node_that_refuses_a_form_is_extended_though_the_others_have_decided,
 };
 use super::fencing::{
     a_client_whose_clock_is_off_gets_no_fence,
@@ -178,7 +178,7 @@ const TESTS: &[(Mutant, fn())] = &[
     // The release stands behind it on the connection.
     (
         Mutant::StaleExtensionResent,
-        a_node_that_lacks_the_script_is_extended_though_the_others_have_decided,
+        a_node_that_refuses_a_form_is_extended_though_the_others_have_decided,
     ),
     // The keys of a set are mostly lost together.
     (Mutant::LossOfOneKeyIgnored, the_loss_of_one_key_is_the_loss_of_the_set_and_is_told_once),

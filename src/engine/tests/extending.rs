@@ -352,7 +352,7 @@ fn an_extension_that_is_lost_after_its_adoption_has_failed_is_remembered_until_t
 }
 
 #[test]
-pub(super) fn a_node_that_lacks_the_script_is_extended_though_the_others_have_decided() {
+pub(super) fn a_node_that_refuses_a_form_is_extended_though_the_others_have_decided() {
     let mut rig = Rig::new(3);
     let lease = rig.lease("a");
     rig.engine.extend(lease, TTL, rig.now).unwrap();
