@@ -1,5 +1,4 @@
-//! How locks changed hands: in which way, and how long each took from the release to the next
-//! holder.
+//! How locks changed hands: in which way, and in what time from the release to the next holder.
 
 use std::fmt;
 use std::sync::Mutex;
@@ -14,7 +13,7 @@ use crate::exit::Failure;
 use crate::output::short;
 use crate::times::{at, histogram, percentiles, record};
 
-/// The way in which a lock came to its holder.
+/// The way by which a lock came to its holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     /// The previous holder handed it over.
@@ -23,7 +22,7 @@ pub(super) enum Way {
     Wake,
     /// By a later attempt that began without a wake.
     Poll,
-    /// By the first attempt: nobody held the lock.
+    /// By the first attempt: no worker held the lock.
     First,
 }
 
@@ -52,7 +51,7 @@ pub(crate) struct Hands {
 /// The hand-overs so far.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
-    /// Counts in the order of the ways. A lock without a holder before has not changed hands.
+    /// Counts in the order of the ways; `First` counts nothing, because that lock had no holder.
     by: [u64; 4],
     times: Histogram<u64>,
 }
@@ -77,7 +76,7 @@ impl Hands {
         if by == Way::First || released == 0 {
             return;
         }
-        // The counts have no state in between that a panic could leave behind.
+        // A panic can leave no half-changed counts behind.
         let mut seen = self.seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         record(&mut seen.times, Instant::from_nanos(released).until(time));
         if let Some(count) = seen.by.get_mut(by as usize) {

@@ -61,6 +61,6 @@ fn sell_locked(shop: &Shop, client: &Client, shelf: usize) {
     shop.note_lock(now().saturating_since(asked), lease.votes().bits());
     shop.sell(shelf, || lease.is_valid());
     shop.hands.released(shelf);
-    // Whatever the result, the sale is done, and the key ends with its TTL at the latest.
+    // The sale is done whatever the result, and the key ends with its TTL at the latest.
     let _ = lease.unlock().wait();
 }
