@@ -27,7 +27,7 @@ pub(super) struct Drawing {
 }
 
 impl Drawing {
-    /// A drawing for `path`; fails before the run if it could not be written.
+    /// A drawing for `path`; fails before the run if the run could not write it.
     pub(super) fn to(path: &Path) -> Result<Self, Failure> {
         let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
         if path.is_dir() || dir.is_some_and(|dir| !dir.is_dir()) {
