@@ -7,7 +7,7 @@ use crate::time::Instant;
 
 impl Table {
     /// When the oldest call for a lock began, and since when the oldest lease is held. The
-    /// table does not note when a lease was handed on. So the hold of such a lease counts from the
+    /// table does not note when one caller hands a lease to the next. Such a hold counts from the
     /// table's next look.
     pub(super) fn oldest(&mut self, now: Instant) -> Oldest {
         let mut oldest = Oldest::default();

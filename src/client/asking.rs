@@ -134,8 +134,8 @@ impl Table {
         ((reply, queue), left)
     }
 
-    /// The caller has given the call up. Returns the remains of the call: their reply has the lease that
-    /// the call had won.
+    /// The caller has given the call up. Returns the remains of the call: their reply has the lease
+    /// that the call had won.
     pub(super) fn abandon(&mut self, call: CallIndex) -> Left {
         let place = self.calls.at_mut(call);
         match place.stage {

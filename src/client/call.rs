@@ -57,8 +57,8 @@ impl<'a, T> Call<'a, T> {
         self.wait_among(1)
     }
 
-    /// As [`wait`](Self::wait), for at most `limit`. `None`: the call is not done. It goes on, so wait
-    /// again, or drop it to give it up.
+    /// As [`wait`](Self::wait), for at most `limit`. `None`: the call is not done. It goes on, so
+    /// wait again, or drop it to give it up.
     ///
     /// # Panics
     ///
@@ -131,8 +131,8 @@ impl<T> Future for Call<'_, T> {
     }
 }
 
-/// Begins all of the calls, and blocks until each is done. If all are of one client, their requests go
-/// out in one write per node. The results are in the order of the calls. Allocates one list.
+/// Begins all of the calls, and blocks until each is done. If all are of one client, their requests
+/// go out in one write per node. The results are in the order of the calls. Allocates one list.
 ///
 /// ```no_run
 /// use redbolt::{Client, Guard, LockError, wait_all};

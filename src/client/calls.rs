@@ -1,11 +1,11 @@
-//! The calls under way: one place for each, reused, from its beginning until its result is taken.
+//! The calls under way: one place for each, from its beginning until its caller takes the result.
 //!
 //! # Invariants
 //!
 //! - The caller gives a place back when it takes the result. If the caller gave the call up, the
 //!   driving thread gives the place back once the operation has ended. So a place names one call
 //!   for as long as any thread knows it.
-//! - Listeners are notified, and wakers dropped, outside of the table's mutex: both may run an
+//! - Each thread notifies listeners and drops wakers outside of the table's mutex: both may run an
 //!   executor's code.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -119,7 +119,7 @@ pub(super) enum Listener {
 }
 
 impl Listener {
-    /// Notifies it. An executor's code may panic: only its own task pays for that.
+    /// An executor's code may panic: only its own task pays for that.
     pub(super) fn notify(self) {
         let notify = || match self {
             Self::None => {}
@@ -221,7 +221,7 @@ impl Calls {
         Self { calls: Slab::default(), limit, tasks: 0 }
     }
 
-    /// Takes a place for a call; `None` if the limit is reached.
+    /// Takes a place for a call; `None` at the limit.
     pub(super) fn open(&mut self, kind: CallKind) -> Option<CallIndex> {
         if self.in_use() < self.limit { self.open_beyond(kind) } else { None }
     }

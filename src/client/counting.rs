@@ -15,7 +15,7 @@ use crate::driver::clock::now;
 use crate::error::LockError;
 use crate::time::Instant;
 
-/// Does something for the counts.
+/// Evaluates an expression that is only for the counts.
 #[cfg(feature = "metrics")]
 macro_rules! count {
     ($count:expr) => {

@@ -21,7 +21,7 @@ impl Client {
     /// within the TTL of the options at the latest.
     ///
     /// The client leads as long as [`Guard::is_valid`] says so: check it, or [`Guard::remaining`],
-    /// right before each effect. A process that was paused beyond its term sees that at its first
+    /// right before each effect. A process that stood still beyond its term sees that at its first
     /// look. [`Guard::lost`] waits for the end of the term. [`Guard::unlock`] resigns: the client
     /// tells the next candidate, which follows within two round trips. See `guide::election`.
     ///

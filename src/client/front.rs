@@ -54,7 +54,7 @@ impl FrontLease {
 
 impl Front {
     pub(crate) fn new(config: &Config, calls_max: usize) -> Result<Self, ConfigError> {
-        // As its engine, which trusts all clocks.
+        // The engine of a simulation trusts all clocks, so it gives fences.
         let mut rules = Rules::new(config)?;
         rules.no_fences = None;
         Ok(Self {
@@ -85,8 +85,8 @@ impl Front {
         Ok(Ticket(call))
     }
 
-    /// As the drop of a guard: nothing is written before the next [`turn`](Self::turn). Returns
-    /// whether the lease lingers.
+    /// As the drop of a guard: the engine writes nothing before the next [`turn`](Self::turn).
+    /// Returns whether the lease lingers.
     pub(crate) fn give_back(&mut self, held: FrontLease, may_pass: bool, now: Instant) -> bool {
         let FrontLease { queue, lease } = held;
         drop(self.table.give_back(queue, lease, may_pass, || now));
@@ -195,7 +195,7 @@ impl Front {
         self.begun.pop()
     }
 
-    /// A call that has ended. Its lease is checked again just before its caller gets it.
+    /// A call that has ended. The table's rules judge its lease just before the caller gets it.
     pub(crate) fn next_ended(
         &mut self,
         engine: &mut Engine,
@@ -235,7 +235,7 @@ impl Front {
         self.table.calls.in_use() + self.table.queues.in_use() + self.table.commands.len() > 0
     }
 
-    /// Whether a lease is kept for the next caller.
+    /// Whether the table keeps a lease for the next caller.
     pub(crate) fn keeps(&self, id: LeaseId) -> bool {
         self.table.queues.indices().any(|queue| self.table.queues.is_held_by(queue, id))
     }

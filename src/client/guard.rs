@@ -64,8 +64,8 @@ impl Guard {
         self.held.lease().map_or(&[], Lease::key)
     }
 
-    /// Which [slot](crate::LockOptions::slots) of its lock it is, from 0 on; `None` for a lock
-    /// without slots, and for all slots together.
+    /// Which [slot](crate::LockOptions::slots) of its lock the guard holds, from 0 on; `None` for a
+    /// lock without slots, and for all slots together.
     #[must_use]
     pub fn slot(&self) -> Option<usize> {
         self.held.lease().and_then(Lease::slot)
@@ -166,11 +166,11 @@ impl Guard {
     }
 
     /// Gives the lock away and returns its token; for several keys, the token of the first. Ask
-    /// [`token_of`](Self::token_of) for the other tokens before you detach. The lock stays until its
-    /// TTL ends, or until a client with key and token releases or adopts it
-    /// ([`unlock_token`](crate::Client::unlock_token), [`adopt_all`](crate::Client::adopt_all)). The
-    /// guard is over. From then on this client writes no command that changes a key by that token. Costs
-    /// no round trip.
+    /// [`token_of`](Self::token_of) for the other tokens before you detach. The lock stays until
+    /// its TTL ends, or until a client with key and token releases or adopts it
+    /// ([`unlock_token`](crate::Client::unlock_token), [`adopt_all`](crate::Client::adopt_all)).
+    /// The guard is over. From then on this client writes no command that changes a key by that
+    /// token. Costs no round trip.
     ///
     /// A dropped call may have given the lock away.
     ///
@@ -183,9 +183,9 @@ impl Guard {
         Call::new(owner, CallRequest::Detach { held: &mut self.held }, request::detached)
     }
 
-    /// Done when the lock is over: as soon as the client knows of the loss, and at the lock's deadline
-    /// at the latest, even when every node is silent. It is also done when the client is shut down,
-    /// because the client can report no loss after that.
+    /// Done when the lock is over: as soon as the client knows of the loss, and at the lock's
+    /// deadline at the latest, even when every node is silent. It is also done when the client is
+    /// shut down, because the client can report no loss after that.
     ///
     /// Await it in a `select!` beside the work, or wait for it in a thread of its own. You can drop
     /// the call and make it again at any time.

@@ -1,4 +1,4 @@
-//! Leases that go from one caller of a process to the next, without a message to any node.
+//! Leases that go from one caller of a client to the next, without a message to any node.
 
 use super::calls::{CallResult, Listener};
 use super::counting::Moment;
@@ -27,9 +27,9 @@ impl Table {
         Listener::None
     }
 
-    /// Takes back what a call has won and its caller has not taken: the next call in the queue gets the
-    /// lease. A lock that was adopted stays as it is, because its last holder may still hold it. Any
-    /// other reply comes back.
+    /// Takes back a lease that a call has won and its caller has not taken: the next call in the
+    /// queue gets it. An adopted lock stays as it is, because its last holder may still hold it.
+    /// Any other reply comes back.
     pub(super) fn take_back(
         &mut self,
         queue: Option<QueueIndex>,
@@ -51,7 +51,8 @@ impl Table {
     }
 
     /// Hands the lease to the next call in its queue, without asking any node. If there is none,
-    /// the lease may linger. Returns the lease if no call may have it and it may not linger. Reads the clock only if the time matters.
+    /// the lease may linger. Returns the lease if it may do neither. Reads the clock only if the
+    /// time matters.
     fn pass_on(
         &mut self,
         queue: QueueIndex,

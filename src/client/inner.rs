@@ -13,7 +13,7 @@ use super::table::{Command, Table};
 
 pub(super) struct Inner {
     table: Mutex<Table>,
-    /// For the child of a fork. There the other mutex may stay locked, by a thread of the parent's.
+    /// For the child of a fork. There a thread of the parent may have left the other mutex locked.
     childs: Mutex<Table>,
     threads: Arc<dyn Threads>,
     pub(super) rules: Arc<Rules>,
@@ -37,7 +37,7 @@ pub(super) enum Caller {
 /// The thread that goes on after work on the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Then {
-    /// If there is something to do, a sleeping thread is woken.
+    /// It wakes a sleeping thread if there is something to do.
     Wakes,
     /// This thread leads, and looks itself for work.
     Leads,
@@ -82,7 +82,7 @@ impl Inner {
             Then::Wakes | Then::Leads => table.must_wake(then == Then::Leads),
         };
         drop(table);
-        // A leader still waits until the thread at the sockets has made room.
+        // Even a leader wakes a thread at the sockets, and waits until that thread makes room.
         if let Some(place) = place {
             self.threads.wake(place);
         }

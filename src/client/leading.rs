@@ -1,4 +1,4 @@
-//! Callers that lead: when a caller may lead, and what follows from the end of its lead.
+//! Callers that lead: when a caller may lead, and which thread goes on at the end of its lead.
 
 use super::calls::{CallKind, Stage};
 use super::sleeping::{IoThread, LOOKS_AFTER, Lead, LeadEnd, Place};
@@ -26,7 +26,8 @@ impl Table {
         Some(until)
     }
 
-    /// The I/O thread goes to sleep: at its gate if a caller leads, or if the next blocked caller would.
+    /// The I/O thread goes to sleep: at its gate if a caller leads, or if the next blocked caller
+    /// would.
     pub(super) fn io_thread_falls_asleep(&mut self, due: Instant) -> (Place, Instant) {
         let makes_room = self.sleeping.is_led || self.calls.in_use() == 0;
         let place = if makes_room { Place::Gate } else { Place::Sockets };
@@ -49,9 +50,9 @@ impl Table {
         until
     }
 
-    /// The place of the sleeping thread to wake for the work in the table. The next call returns `None`
-    /// until a thread sleeps again. A caller that `leads` does the work itself, and leaves the thread at
-    /// the gate asleep.
+    /// The place of the sleeping thread to wake for the work in the table. The next call returns
+    /// `None` until a thread sleeps again. A caller that `leads` does the work itself, and leaves
+    /// the thread at the gate asleep.
     pub(super) fn must_wake(&mut self, leads: bool) -> Option<Place> {
         let (place, until) = self.sleeping.asleep?;
         let must_listen = std::mem::take(&mut self.sleeping.must_listen);
@@ -71,10 +72,10 @@ impl Table {
         Some(place)
     }
 
-    /// A caller blocks: `own` of the calls under way are its own. Returns whether it is to lead, from
-    /// the moment when the I/O thread makes room. It does not lead while tasks wait. If other threads
-    /// have calls under way, it leads only if it spins: a leader that sleeps would hand them their
-    /// results no sooner than the I/O thread does.
+    /// A caller blocks: `own` of the calls under way are its own. Returns whether it is to lead,
+    /// from the moment when the I/O thread makes room. It does not lead while tasks wait. If other
+    /// threads have calls under way, it leads only if it spins: a leader that sleeps would hand
+    /// them their results no sooner than the I/O thread does.
     pub(super) const fn begin_lead(&mut self, own: usize) -> bool {
         let is_alone = self.calls.in_use() == own;
         let may_lead = is_alone || (self.sleeping.promotes && self.calls.tasks() == 0);
@@ -137,8 +138,8 @@ impl Table {
         Some(LeadEnd { taken, ..self.end_lead(Some(due()), own) })
     }
 
-    /// The leader's call is over, or the leader leaves. The same caller leads again for the `own` calls
-    /// that are left to it. The driver must be driven at `due`; `None` if at once.
+    /// The leader's call is over, or the leader leaves. The same caller leads again for the `own`
+    /// calls that are left to it. A thread must drive at `due`; `None` if at once.
     pub(super) fn end_lead(&mut self, due: Option<Instant>, own: usize) -> LeadEnd {
         (self.sleeping.is_led, self.sleeping.must_leave) = (false, false);
         if due.is_some()

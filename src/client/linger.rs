@@ -46,8 +46,8 @@ impl Table {
         Ok(Listener::None)
     }
 
-    /// A call takes the lease that lingers for its key. A lease that does not suit the call is
-    /// released, and the call follows the release.
+    /// A call takes the lease that lingers for its key. If the lease does not suit the call, the
+    /// client releases it, and the call follows the release.
     pub(super) fn retake(&mut self, queue: QueueIndex, call: CallIndex, now: Instant) -> bool {
         let here = self.queues.at_mut(queue);
         let (Some(lease), Some(holder)) = (&here.lingering, &mut here.holder) else { return false };
@@ -68,8 +68,8 @@ impl Table {
         true
     }
 
-    /// The client computes the time to linger from the TTL of the last SET. An extension by another TTL
-    /// ends it.
+    /// The client computes the time to linger from the TTL of the last SET. An extension by another
+    /// TTL ends it.
     pub(super) fn begin_extension(&mut self, queue: QueueIndex, lease: LeaseId, ttl: Duration) {
         if let Some(holder) = &mut self.queues.at_mut(queue).holder
             && holder.id == lease

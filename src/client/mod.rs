@@ -121,8 +121,8 @@ use worker::Worker;
 /// A guard that is dropped or unlocked hands its lease to the next waiter in the queue, without
 /// asking any node, if
 ///
-/// - enough validity is left: at least the `min_validity` of the next waiter, and half of a new lease
-///   with that waiter's TTL. [`Guard::remaining`] shows how much is left;
+/// - enough validity is left: at least the `min_validity` of the next waiter, and half of a new
+///   lease with that waiter's TTL. [`Guard::remaining`] shows how much is left;
 /// - it is [kept alive](LockOptions::keep_alive) if, and only if, the next waiter asked for that;
 /// - neither of the two asked for a fence or an announcement;
 /// - no caller read its token or gave it away: with the token, that caller could release the lock
@@ -140,7 +140,8 @@ use worker::Worker;
 /// If no other call is under way, a caller that blocks drives the sockets itself: it writes, waits
 /// and reads in the place of the I/O thread until its call is done. It does so for the calls that
 /// come meanwhile, too. Then no thread has to wake another. The next caller that drives reads the
-/// late answers of the nodes beyond the quorum. After 40 ms without calls, the I/O thread reads them.
+/// late answers of the nodes beyond the quorum. After 40 ms without calls, the I/O thread reads
+/// them.
 ///
 /// Each other call costs up to two more thread switches. The caller wakes the driving thread
 /// (a write to an eventfd, unless that thread is awake), and the driving thread wakes the caller.
@@ -148,9 +149,9 @@ use worker::Worker;
 /// releases its lock, if no other thread drives.
 ///
 /// With [`IdleStrategy::Spin`] the caller that drives polls without sleeping while its call lasts.
-/// Other callers that block sleep, and one of them drives next. The I/O thread, which sleeps, serves
-/// tasks. Once warm, a call for one key of up to 32 bytes, without slots, allocates nothing. A longer
-/// key costs three allocations.
+/// Other callers that block sleep, and one of them drives next. The I/O thread, which sleeps,
+/// serves tasks. Once warm, a call for one key of up to 32 bytes, without slots, allocates nothing.
+/// A longer key costs three allocations.
 ///
 /// An executor's code ([`Waker`](std::task::Waker)) runs on the I/O thread, or on the thread that
 /// drops or unlocks a guard or gives a call up. It must not block. If it panics, its own task is
@@ -181,7 +182,7 @@ impl Client {
     ///
     /// [`ConnectError::NoQuorum`] if too few nodes may vote within `connect_timeout`: it says why
     /// for each node, and how long a quarantine still lasts. [`ConnectError::Config`];
-    /// [`ConnectError::System`], also if no thread can be started.
+    /// [`ConnectError::System`], also if the system starts no thread.
     pub fn connect(config: Config) -> Result<Self, ConnectError> {
         let connecting = Connecting::new(&config, now());
         let client = Self::open(config)?;
@@ -234,11 +235,11 @@ impl Client {
 
     /// One attempt at the lock `key`.
     ///
-    /// Costs one round trip to the slowest node of the fastest quorum. Done at the quorum, or as
-    /// soon as no quorum is possible, and in any case after `node_timeout`. If a quorum needs nodes
-    /// that still connect, the limit is `connect_timeout`. A fence may take a `node_timeout` more.
-    /// Costs no round trip if another guard of this client certainly holds the lock, or if the lock
-    /// [lingers](LockOptions::linger) at this client.
+    /// Costs one round trip to the slowest node of the fastest quorum. The call ends at the quorum,
+    /// or as soon as no quorum is possible, and in any case after `node_timeout`. If a quorum needs
+    /// nodes that still connect, the limit is `connect_timeout`. A fence may take a `node_timeout`
+    /// more. Costs no round trip if another guard of this client certainly holds the lock, or if
+    /// the lock [lingers](LockOptions::linger) at this client.
     ///
     /// # Errors
     ///
@@ -261,8 +262,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The errors of [`try_lock`](Self::try_lock), from the last attempt. If the call's end cuts
-    /// that attempt, the nodes' earlier answers count.
+    /// The errors of [`try_lock`](Self::try_lock), from the last attempt. If the call's time ends
+    /// during that attempt, the nodes' earlier answers count.
     pub fn lock(
         &self,
         key: impl AsRef<[u8]>,
@@ -278,16 +279,16 @@ impl Client {
     ///
     /// The guard ends with the first of its keys to end. Its calls, and its drop, concern all keys:
     /// an extension or a release succeeds if each key has a quorum. It costs one write per node and
-    /// one round trip, as for a single key. Votes are counted per key, so several keys and single
+    /// one round trip, as for a single key. Each key has its own votes, so several keys and single
     /// keys exclude each other, whatever client takes them.
     ///
     /// # Errors
     ///
-    /// As [`try_lock`](Self::try_lock); the votes are those of the first key that was not won. A node
-    /// that denies all keys by one command does not say which is held:
-    /// [`Ballot::key`](crate::Ballot::key) is then `None`.
-    /// [`LockError::InvalidKeys`] for no key, more than 64, or a key that appears twice.
-    /// [`LockError::Full`] if `in_flight_max` leaves no room for one operation per key and one more.
+    /// As [`try_lock`](Self::try_lock); the votes are those of the first key that was not won. A
+    /// node that denies all keys by one command does not say which is held:
+    /// [`Ballot::key`](crate::Ballot::key) is then `None`. [`LockError::InvalidKeys`] for no key,
+    /// more than 64, or a key that appears twice. [`LockError::Full`] if `in_flight_max` leaves no
+    /// room for one operation per key and one more.
     pub fn try_lock_all<K: AsRef<[u8]>>(
         &self,
         keys: impl IntoIterator<Item = K>,
@@ -299,9 +300,9 @@ impl Client {
     /// Waits for the locks of all `keys`, as [`lock`](Self::lock) does for one. Otherwise like
     /// [`try_lock_all`](Self::try_lock_all).
     ///
-    /// A call that is denied keeps the keys that it won before the first denied one, in the order of
-    /// their bytes. It waits for that key, and extends the keys that it keeps meanwhile. So no calls
-    /// wait for each other in a circle.
+    /// A call that is denied keeps the keys that it won before the first denied one, in the order
+    /// of their bytes. It waits for that key, and extends the keys that it keeps meanwhile. So no
+    /// calls wait for each other in a circle.
     ///
     /// ```
     /// # use redbolt::{Client, Config};
@@ -354,9 +355,9 @@ impl Client {
     }
 
     /// Deletes `key` on every node where it holds `token`: releases a lock that another process
-    /// holds or [gave away](Guard::detach). The holder's client is told, if it can be reached: it
-    /// extends a lease that it keeps alive, and gives the lease to no further caller. A guard of this
-    /// client that holds the lock is over at once.
+    /// holds or [gave away](Guard::detach). This client tells the holder's client, if it can. That
+    /// client extends a lease that it keeps alive, and hands the lease to no further caller. A
+    /// guard of this client that holds the lock is over at once.
     ///
     /// # Errors
     ///
@@ -377,15 +378,16 @@ impl Client {
     /// Takes over a lock that another process holds or [gave away](Guard::detach), by extending it
     /// to the TTL of `options` from now. Of the other options, only keep-alive, announced and fence
     /// apply, because they concern the lease itself. The client never hands the lease to another
-    /// waiter: others know its token. A TTL that is shorter than what is left of the lock ends the lock
-    /// sooner, also for a process that still holds it. A call that is dropped leaves the lock as it is.
+    /// waiter: others know its token. A TTL that is shorter than what is left of the lock ends the
+    /// lock sooner, also for a process that still holds it. A call that is dropped leaves the lock
+    /// as it is.
     ///
     /// # Errors
     ///
     /// [`ExtendError::Lost`] if no quorum holds the lock, [`ExtendError::NoQuorum`] if too few
     /// nodes answered: the client deletes nothing, but some nodes may have the new TTL.
-    /// [`ExtendError::Expired`] if the lease is over before the caller gets it. [`ExtendError::Busy`]
-    /// if this client has the lock, or a node may still run its delete of it.
+    /// [`ExtendError::Expired`] if the lease is over before the caller gets it.
+    /// [`ExtendError::Busy`] if this client has the lock, or a node may still run its delete of it.
     /// [`ExtendError::InvalidName`], [`ExtendError::InvalidTtl`], [`ExtendError::Full`] and
     /// [`ExtendError::Closed`].
     pub fn adopt(
@@ -397,10 +399,9 @@ impl Client {
         self.adopt_all([(key, token)], options)
     }
 
-    /// Takes over the locks of several keys, each by its token
-    /// ([`Guard::token_of`]), under one guard. A guard of several keys has no fence. If one key
-    /// cannot be taken over, the caller gets no guard. The others stay, with the new TTL. Otherwise
-    /// like [`adopt`](Self::adopt).
+    /// Takes over the locks of several keys, each by its token ([`Guard::token_of`]), under one
+    /// guard. A guard of several keys has no fence. If one key cannot be taken over, the caller
+    /// gets no guard. The others stay, with the new TTL. Otherwise like [`adopt`](Self::adopt).
     ///
     /// # Errors
     ///
@@ -418,8 +419,8 @@ impl Client {
 
     // ---- state ----
 
-    /// Puts commands that only read to every connected node, and returns what each node answered,
-    /// in the order of the configuration. Takes one round trip to the slowest node, at most
+    /// Sends commands that only read to every connected node. Returns each node's answers, in the
+    /// order of the configuration. Takes one round trip to the slowest node, at most
     /// `node_timeout`.
     ///
     /// # Errors
@@ -455,8 +456,7 @@ impl Client {
     }
 
     /// The id with which the tokens of this client begin, and the settings that all clients of the
-    /// same locks must share. Asks no node. `None` where
-    /// [`nodes`](Self::nodes) is empty.
+    /// same locks must share. Asks no node. `None` where [`nodes`](Self::nodes) is empty.
     pub fn identity(&self) -> Call<'static, Option<(ClientId, Agreement)>> {
         let look = |driver: &mut Driver| {
             let (id, agreement) = driver.identity();
@@ -465,9 +465,9 @@ impl Client {
         self.call(CallRequest::looking(look), request::identity)
     }
 
-    /// How many leases the calls of this client got, for each way of getting one. Leases that one caller
-    /// of this client handed to the next do not count. Asks no node. Zeros where
-    /// [`nodes`](Self::nodes) is empty.
+    /// How many leases the calls of this client got from the nodes, for each way of getting one. So
+    /// leases that passed from caller to caller of this client do not count. Asks no node. Zeros
+    /// where [`nodes`](Self::nodes) is empty.
     #[cfg(feature = "metrics")]
     pub fn lease_counts(&self) -> Call<'static, LeaseCounts> {
         self.call(
@@ -482,20 +482,22 @@ impl Client {
         self.owner.inner.with(|table| if table.is_closed { NodeMask::EMPTY } else { table.voters })
     }
 
-    /// How many votes make a quorum; with [next nodes](crate::Config::next_nodes) the larger of the two.
+    /// How many votes make a quorum; with [next nodes](crate::Config::next_nodes) the larger of the
+    /// two.
     #[must_use]
     pub fn quorum(&self) -> u32 {
         self.owner.inner.rules.lists().electorate.least()
     }
 
     /// Whether a quorum may vote: for a readiness endpoint. It wakes no thread, and returns at once
-    /// whatever else is under way. [`nodes`](Self::nodes) says why not.
+    /// whatever else is under way. [`nodes`](Self::nodes) says why a node does not vote.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.has_quorum(self.voters())
     }
 
-    /// Whether these nodes are a quorum; with [next nodes](crate::Config::next_nodes), of each list.
+    /// Whether these nodes are a quorum; with [next nodes](crate::Config::next_nodes), of each
+    /// list.
     #[must_use]
     pub fn has_quorum(&self, nodes: NodeMask) -> bool {
         self.owner.inner.rules.lists().electorate.among_others().has_quorum(nodes)
@@ -517,8 +519,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`ConnectError::Config`] unless the present lists and the new ones have one in common, or for more
-    /// than 32 nodes, those of earlier lists included. [`ConnectError::System`] as for
+    /// [`ConnectError::Config`] unless the present lists and the new ones have one in common, or
+    /// for more than 32 nodes, those of earlier lists included. [`ConnectError::System`] as for
     /// [`ready`](Self::ready).
     pub fn set_nodes(&self, lists: &Config) -> Call<'static, Result<(), ConnectError>> {
         let task = Task::SetNodes(Box::new(lists.clone()));
@@ -547,8 +549,8 @@ impl Client {
 
     /// Ends the client and all its clones. No further call begins, and calls under way end with an
     /// error. The I/O thread sends the releases that it owes and waits at most `limit` for the
-    /// answers. Returns the number of unconfirmed releases, one per key and node. Their keys end with
-    /// their TTL, and so do the keys of guards that still live.
+    /// answers. Returns the number of unconfirmed releases, one per key and node. Their keys end
+    /// with their TTL, and so do the keys of guards that still live.
     pub fn shutdown(&self, limit: Duration) -> Call<'static, usize> {
         self.call(CallRequest::Shutdown { limit }, request::owed)
     }

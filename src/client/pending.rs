@@ -53,13 +53,13 @@ impl PendingCall {
             Caller::Sleeps => None,
             Caller::Gathers => return (Then::ComesBack, Listener::None),
             Caller::GoesOn => {
-                // It is away, so it must not be chosen to lead.
+                // The caller is away, so no other thread may choose it to lead.
                 self.listens = false;
                 return (Then::Wakes, table.calls.listen(self.call, Listener::None));
             }
         };
-        // Only a short call makes its caller lead. A queued call may have to wait for another caller,
-        // and a wait for a loss lasts as long as the lock.
+        // Only a short call makes its caller lead. A queued call may have to wait for another
+        // caller, and a wait for a loss lasts as long as the lock.
         let place = table.calls.at(self.call);
         let is_short = place.stage == Stage::UnderWay && place.kind != CallKind::Loss;
         self.leads |= is_short && own.is_some_and(|own| table.begin_lead(own));
@@ -97,7 +97,7 @@ impl PendingCall {
         }
     }
 
-    /// The lead goes on to another caller: this one is away from the sockets.
+    /// Hands the lead on, because this caller leaves the sockets.
     fn hand_lead_on(&mut self) {
         if std::mem::take(&mut self.leads) {
             let _no_call = self.owner.inner.lead(Lead::once());
@@ -111,7 +111,7 @@ impl PendingCall {
             self.is_taken = true;
             return Some((CallResult::Lost, None));
         }
-        // The closure's value is dropped outside of the mutex.
+        // This thread drops the remains outside of the mutex.
         let owner = Arc::clone(&self.owner);
         let (taken, _left) = owner.inner.with_then(|table| {
             let place = table.calls.at_mut(self.call);
@@ -149,7 +149,7 @@ impl Drop for PendingCall {
             return;
         }
         let call = self.call;
-        // The waker and the call's result are dropped outside of the mutex.
+        // This thread drops the waker and the call's result outside of the mutex.
         let (next, leads, _left) = self.owner.inner.with(|table| {
             let place = table.calls.at_mut(call);
             let leads = std::mem::take(&mut place.leads);

@@ -26,7 +26,7 @@ pub(super) struct Holder {
     pub(super) votes: NodeMask,
     /// When its present caller got it; unknown until the table first looks.
     pub(super) held_since: Moment,
-    /// How often the lease was handed on in this process.
+    /// How often callers of this process have handed the lease on.
     pub(super) turns: u32,
     /// Another process waits for it.
     pub(super) is_wanted_elsewhere: bool,
@@ -38,7 +38,7 @@ pub(super) struct Holder {
     pub(super) ttl: Duration,
     /// For how long it may linger; zero if it may not.
     pub(super) linger: Duration,
-    /// It was extended by another TTL, from which its time to linger does not count.
+    /// A caller extended it by another TTL, from which its time to linger does not count.
     pub(super) is_extended: bool,
     /// The last noted end of its time to linger.
     pub(super) lingers_until: Instant,
@@ -80,7 +80,8 @@ pub(super) struct Queues {
 }
 
 impl Queues {
-    /// The queue of a key that is adopted. Calls for any slot of its lock may want an adopted slot.
+    /// The queue of a key that a caller adopts. Calls for any slot of its lock may want an adopted
+    /// slot.
     pub(super) fn enter_adopted(&mut self, key: &[u8]) -> Option<QueueIndex> {
         let slots = key::slot_of(key).map_or(0, |_| SLOTS_MAX);
         self.enter_with(key, slots)
@@ -112,9 +113,9 @@ impl Queues {
         self.by_key.get(key).copied()
     }
 
-    /// The queue of a call for the lock `name`. A lock with slots has one queue per slot. The call enters
-    /// the shortest, and may still win another slot. A call that may not wait prefers a slot that this
-    /// process does not hold.
+    /// The queue of a call for the lock `name`. A lock with slots has one queue per slot. The call
+    /// enters the shortest, and may still win another slot. A call that may not wait prefers a slot
+    /// that this process does not hold.
     pub(super) fn enter_for(
         &mut self,
         name: &[u8],

@@ -1,4 +1,4 @@
-//! [`CallRequest`]: the request of a call, how it begins, and how its result is made.
+//! [`CallRequest`]: the request of a call, from its beginning to its result.
 
 use std::fmt;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub(super) enum CallRequest<'a> {
     Detach {
         held: &'a mut Held,
     },
-    /// Holds the lease until it has gone its way.
+    /// `None` once the lease has gone to the next caller or to its release.
     Unlock(Option<Held>),
     Adopt {
         locks: KeysAndTokens,
@@ -99,7 +99,7 @@ impl LockRequest {
         let patience = self.options.patience(time);
         let waits = patience.is_patient;
         self.span = CallSpan::of_lock(&self.key, self.options.ttl);
-        // The remains of the span are dropped outside of the mutex.
+        // A clone for the closure, because no thread may drop a span under the mutex.
         let mut carried = self.span.clone();
         let rules = &owner.inner.rules;
         let checked = if self.is_set {
@@ -248,7 +248,7 @@ fn ended(kind: CallKind) -> Taken {
 
 // ---- how results are made ----
 
-/// A lease that a call has won. Its remaining time is checked again here.
+/// A lease that a call has won. Checks the remaining time again.
 pub(super) fn locked(done: Done<'_, '_>) -> Option<Result<Held, LockError>> {
     let CallResult::Lock(result) = done.reply else { return Some(Err(LockError::Closed)) };
     let CallRequest::Lock(asked) = done.request else {

@@ -25,7 +25,7 @@ pub(super) struct Rules {
     lists: Mutex<Lists>,
     pub(super) retry: Retry,
     turns_max: u32,
-    /// A lease may be extended only so often, or held only so long.
+    /// The configuration limits how often a caller extends a lease, or how long it holds one.
     has_limits: bool,
     drift: Drift,
     least_ttl: Duration,
@@ -64,8 +64,7 @@ impl Rules {
                 are_to_change: false,
             }),
             retry: config.retry,
-            // A lease with limits is not handed on: the next holder would get only the rest of
-            // them.
+            // The next holder of a lease with limits would get only the rest of them.
             turns_max: if has_limits { 0 } else { config.local_turns },
             has_limits,
             drift: checked.drift,
@@ -82,8 +81,8 @@ impl Rules {
         self.prefix.wire_key(key).map(Into::into)
     }
 
-    /// Refuses at once a call that the engine would refuse. Otherwise a queued call would learn of it
-    /// only at its turn.
+    /// Refuses at once a call that the engine would refuse. Otherwise a queued call would learn of
+    /// it only at its turn.
     pub(super) fn check(&self, key: &[u8], options: &LockOptions) -> Result<(), LockError> {
         self.check_options(options)?;
         self.check_key(key)?;
@@ -118,7 +117,7 @@ impl Rules {
         }
     }
 
-    /// How often a lease may be handed on before it is released.
+    /// How often callers may hand a lease on before the client releases it.
     pub(super) const fn turns_max(&self, is_wanted_elsewhere: bool) -> u32 {
         if is_wanted_elsewhere && self.turns_max > TURNS_WANTED_ELSEWHERE {
             TURNS_WANTED_ELSEWHERE
@@ -127,9 +126,9 @@ impl Rules {
         }
     }
 
-    /// When a lease with the deadline `ends` stops lingering. The time counts from the SET or extension
-    /// that gave this deadline. It is at most what the holder allows, half of the TTL, and the time
-    /// until the next extension.
+    /// When a lease with the deadline `ends` stops lingering. The time counts from the SET or
+    /// extension that gave this deadline. It is at most what the holder allows, half of the TTL,
+    /// and the time until the next extension.
     pub(super) fn lingers_until(&self, holder: &Holder, ends: Instant) -> Instant {
         let ttl_ms = u64::try_from(holder.ttl.as_millis()).unwrap_or(u64::MAX);
         let validity = Duration::from_millis(ttl_ms.saturating_sub(self.drift.of_ms(ttl_ms)));

@@ -108,7 +108,7 @@ impl Lead {
         Self { call: Some(call), own, ends, has_written: false }
     }
 
-    /// A lead until all commands are written.
+    /// A lead until the leader has written all commands.
     pub(super) const fn once() -> Self {
         Self { call: None, own: 0, ends: Instant::MAX, has_written: false }
     }

@@ -1,9 +1,9 @@
-//! [`CallSpan`] carries the span of a caller to the driving thread. Without the feature `tracing` it
-//! is empty.
+//! [`CallSpan`] carries the span of a caller to the driving thread. Without the feature `tracing`
+//! it is empty.
 //!
 //! # Invariants
 //!
-//! - No span is made, cloned or dropped under the table's mutex: each of these calls the
+//! - No thread makes, clones or drops a span under the table's mutex: each of these calls the
 //!   subscriber.
 
 use std::time::Duration;
@@ -48,8 +48,8 @@ impl CallSpan {
         }
     }
 
-    /// The span of a call for a lock or a set, inside the span in which this thread is. It lasts until
-    /// the call's result, with its time behind others of this process.
+    /// The span of a call for a lock or a set, inside the span in which this thread is. It lasts
+    /// until the call's result, with its time behind others of this process.
     #[cfg_attr(not(feature = "tracing"), expect(unused_variables, reason = "for the span"))]
     pub(super) fn of_lock(key: &[u8], ttl: Duration) -> Self {
         #[cfg(feature = "tracing")]

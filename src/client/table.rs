@@ -5,8 +5,9 @@
 //! # Invariants
 //!
 //! - Of the calls for one key that may wait, at most one competes on the network.
-//! - The first call of a queue is promoted as soon as the key has neither holder nor competitor.
-//! - Commands are carried out in their order: a SET goes behind the release before it.
+//! - The first call of a queue competes as soon as the key has neither holder nor competitor.
+//! - The driving thread carries commands out in their order: a SET goes behind the release before
+//!   it.
 //! - The driving thread sleeps only while there are no commands, and no longer than until something
 //!   is due here.
 

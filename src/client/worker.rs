@@ -117,7 +117,7 @@ impl Worker {
         }
     }
 
-    /// The end has come.
+    /// The client ends.
     pub(super) fn finish(self) {
         if let Flow::ShutsDown { ends } = self.flow {
             self.shut_down(ends);
@@ -160,7 +160,7 @@ impl Worker {
     /// at which the commands begin.
     fn read_before_commands(&mut self) -> Option<Instant> {
         let (engine, time) = (self.driver.engine(), now());
-        // A waiter may have announced itself to a lock that is about to be released.
+        // A waiter may have announced itself to the holder of a lock that is about to be released.
         if engine.needs_pass(time) || self.releases() && engine.may_have_word(time) {
             self.poller.read(&mut self.driver).ok()?;
             return Some(now());
@@ -193,7 +193,7 @@ impl Worker {
             for command in commands.drain(..) {
                 match command {
                     Command::Shutdown { ends } => flow = flow.until(ends),
-                    // A release that was lost with its connection is sent again meanwhile.
+                    // Meanwhile the driver sends releases again that were lost with a connection.
                     Command::Close => flow = flow.until(time + self.driver.engine().node_timeout()),
                     Command::Release(lease) => {
                         drop(lease);
@@ -235,7 +235,7 @@ impl Worker {
         Some(next)
     }
 
-    /// Puts the queries whose time has come. Returns when the next one is due.
+    /// Sends the queries whose time has come. Returns when the next one is due.
     fn ask_due(&mut self) -> Option<Instant> {
         if self.asks.is_empty() {
             return None;
@@ -270,7 +270,7 @@ impl Worker {
         }
     }
 
-    /// The call was given up. Another call may adopt the same lock at once.
+    /// The caller has given the call up. Another call may adopt the same lock at once.
     fn leave_adopted(&mut self, call: CallIndex) {
         for (_, reply) in self.replies.iter_mut().filter(|(of, _)| *of == call) {
             if let CallResult::Adopt(result) = reply
@@ -439,7 +439,7 @@ impl Worker {
         inner.end(owed);
     }
 
-    /// Takes the commands that came after the client was closed: leases to release, and further
+    /// Takes the commands that came after the end of the client: leases to release, and further
     /// calls of `shutdown`. Returns until when to wait: the earliest of their limits.
     fn take_last(&mut self, mut ends: Instant) -> Instant {
         for command in self.commands.drain(..) {

@@ -32,10 +32,9 @@ pub enum Outcome {
     Unlock(Result<Unlocked, UnlockError>),
     /// A lease that is kept alive ended without its release. The driver reports that at the
     /// deadline at the latest, and at once if no quorum can hold the key any more.
-    /// [`Lease::is_lost`] is already true; dropping the lease still releases what may be left of
-    /// it.
+    /// [`Lease::is_lost`] is already true; dropping the lease still deletes keys that may be left.
     Lost(LostCause),
-    /// The result of [`Driver::query`]: what each node answered, in the order of the configuration.
+    /// The result of [`Driver::query`]: each node's answers, in the order of the configuration.
     Query(Vec<NodeAnswers>),
 }
 

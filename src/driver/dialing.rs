@@ -20,7 +20,7 @@ impl Driver {
         while let Some((id, wish)) = self.engine.poll_connection() {
             match wish {
                 Connection::Open => self.open(id),
-                // Whatever the cause, this address does not work now.
+                // Whatever the cause, this address does not serve now.
                 Connection::Close => {
                     self.drop_socket(id, false);
                 }
@@ -125,7 +125,7 @@ impl Driver {
         self.engine.handle_lost(id, cause, now);
     }
 
-    /// Drops the socket. `served`: its address worked. Returns whether it was connected.
+    /// Drops the socket. `served`: its address worked. Returns whether the socket was connected.
     pub(super) fn drop_socket(&mut self, id: NodeId, served: bool) -> bool {
         self.readable.remove(id);
         self.connecting.remove(id);

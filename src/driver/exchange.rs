@@ -1,4 +1,4 @@
-//! The lists of nodes change while the driver runs.
+//! Other lists of nodes while the driver runs.
 
 use std::sync::Arc;
 
@@ -10,18 +10,9 @@ use crate::error::ConfigError;
 use crate::quorum::Electorate;
 
 impl Driver {
-    /// Changes the lists of nodes to those of `lists`. Its other settings change nothing, and
-    /// neither do its logins for nodes that the driver knows. The driver connects to the new nodes
-    /// in its next passes. It needs the new lists once a quorum of each votes. Until then the
-    /// present lists decide, and [`is_exchanging`](Self::is_exchanging) is true. A later call
-    /// replaces lists that are still to come.
-    ///
-    /// After a change, the driver makes the next one no sooner than `max_ttl`, the drift and twice
-    /// `max_clock_skew` later. Calls under way go on. The next extension of a lease needs a quorum
-    /// of each new list; from then on they decide on the lease. The driver extends leases that are
-    /// kept alive at once. `docs/servers.md` says in which order all clients change their lists.
-    ///
-    /// It costs no round trip. A change costs a look at each lease.
+    /// Changes the lists of nodes to those of `lists`, by the rules of
+    /// [`Client::set_nodes`](crate::Client::set_nodes). The driver connects to the new nodes in its
+    /// next passes. A change costs no round trip, but a look at each lease.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! Hands what the engine has counted since the last time to the recorder of the `metrics` facade,
-//! at most once per second.
+//! Hands the engine's counts since the last export to the recorder of the `metrics` facade, at most
+//! once per second.
 //!
 //! # Invariants
 //!
@@ -82,7 +82,7 @@ impl Exporter {
         self.export(engine);
     }
 
-    /// Exports everything. Returns whether anything was new, or grows older.
+    /// Exports everything. Returns whether there was anything new, or a call or lease grows older.
     #[cold]
     pub(super) fn export(&mut self, engine: &Engine) -> bool {
         let now = clock::now();
@@ -155,7 +155,7 @@ impl Exporter {
     }
 }
 
-/// Exports what the buckets gained. Returns whether they gained anything.
+/// Exports the durations that came to the buckets. Returns whether any did.
 fn export_times(
     name: &'static str,
     labels: &[Label],

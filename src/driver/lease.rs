@@ -3,7 +3,7 @@
 //! # Invariants
 //!
 //! - Dropping a lease allocates nothing and makes no system call, on any thread. It pushes the
-//!   place of the lease's state on a list, and the next drive of the sockets empties that list.
+//!   place of the lease's state on a list, and the driving thread empties that list.
 //! - An unlocked lease goes back to its pool at once, not through that list.
 //! - The pool uses a state for another lease only once it has no other reference.
 
@@ -23,8 +23,8 @@ use crate::token::{LockToken, TokenBytes};
 /// A lock that a quorum granted, valid until [`deadline`](Self::deadline).
 ///
 /// Dropping it releases the lock without waiting: the next pass of its driver, or the driver's own
-/// drop, sends the release. A lease may outlive its driver. Then no release is sent, and the lock
-/// stays until its TTL ends the key. To know that the lock is free, pass the lease to
+/// drop, sends the release. A lease may outlive its driver. Then no release follows, and the TTL
+/// ends the key. To know that the lock is free, pass the lease to
 /// [`Driver::unlock`](crate::driver::Driver::unlock).
 ///
 /// The lock is held until the deadline and no longer, whatever the process does. Check
@@ -94,7 +94,7 @@ impl Lease {
     /// Whether the client knows that the lock is over. Either no quorum can hold it any more, or it
     /// is kept alive and its deadline has come. Costs an atomic load; once true, it stays true.
     ///
-    /// This is enough by itself only if a thread drives the sockets all the time. Otherwise use
+    /// Alone it suffices only if a thread drives the sockets all the time. Otherwise use
     /// [`is_valid`](Self::is_valid), which reads the clock too.
     #[must_use]
     pub fn is_lost(&self) -> bool {
@@ -102,7 +102,7 @@ impl Lease {
     }
 
     /// The end of the lease on the clock of [`redbolt::now`](crate::now): the TTL less the
-    /// allowance for drift, counted from before the first byte was sent.
+    /// allowance for drift, counted from before the first byte.
     #[must_use]
     pub fn deadline(&self) -> Instant {
         Instant::from_nanos(self.state.deadline.load(Ordering::Acquire))
@@ -114,8 +114,8 @@ impl Lease {
         &self.state.key
     }
 
-    /// Which [slot](crate::LockOptions::slots) of its lock it is, from 0 on; `None` for a lock
-    /// without slots, and for all slots together.
+    /// Which [slot](crate::LockOptions::slots) of its lock the lease holds, from 0 on; `None` for a
+    /// lock without slots, and for all slots together.
     #[must_use]
     pub fn slot(&self) -> Option<usize> {
         key::slot_of(self.key()).map(usize::from)
@@ -187,8 +187,8 @@ impl Lease {
         self.state.is_exposed.load(Ordering::Relaxed)
     }
 
-    /// Drops a lease that was adopted for a caller that has given its call up: the client forgets
-    /// the lock and deletes nothing.
+    /// Drops an adopted lease whose caller has given its call up: the client forgets the lock and
+    /// deletes nothing.
     pub(crate) fn leave(self) {
         self.state.is_left.store(true, Ordering::Relaxed);
     }
@@ -255,7 +255,8 @@ impl LeasePool {
         }
     }
 
-    /// Makes a lease as the engine has it, and notes its place there. `None` if it is not held.
+    /// Makes a lease as the engine has it, and notes its place there. `None` if the engine holds
+    /// none.
     pub(crate) fn lease_of(&mut self, engine: &mut Engine, id: LeaseId) -> Option<Lease> {
         let (key, token) = engine.held_name(id)?;
         let deadline = engine.deadline(id)?;

@@ -66,7 +66,8 @@ const READ_LEN: usize = 16 << 10;
 
 impl Driver {
     /// A driver for the nodes of `config`, in the loop of `registry`. It needs `tokens` for itself:
-    /// one per node, those of [later lists](Self::set_nodes) included, and one more. It begins to connect with the first [`drive`](Self::drive).
+    /// one per node, those of [later lists](Self::set_nodes) included, and one more. It begins to
+    /// connect with the first [`drive`](Self::drive).
     ///
     /// # Errors
     ///
@@ -155,8 +156,8 @@ impl Driver {
     /// of its keys to end; extension, keep-alive, unlock and drop concern all.
     ///
     /// It costs one write per node: `MSETEX` where all nodes have it (Redis 8.4, Valkey 9.1), and
-    /// otherwise one SET per key. Votes are counted per key, so several keys and single keys exclude
-    /// each other, whatever client takes them.
+    /// otherwise one SET per key. Each key has its own votes, so several keys and single keys
+    /// exclude each other, whatever client takes them.
     ///
     /// # Errors
     ///
@@ -174,9 +175,8 @@ impl Driver {
     /// Begins attempts at the locks of all `keys` until all are won, as the `retry` of the options
     /// or of the configuration says. Otherwise like [`try_lock_all`](Self::try_lock_all).
     ///
-    /// A call that is denied keeps the keys that it won before the first denied one, in the order of
-    /// their bytes. It waits for that key, and extends the keys that it keeps meanwhile. So no calls
-    /// wait for each other in a circle.
+    /// A denied call waits as [`Client::lock_all`](crate::Client::lock_all) says, so no calls wait for
+    /// each other in a circle.
     ///
     /// # Errors
     ///
@@ -341,7 +341,7 @@ impl Driver {
         self.engine.adopt_all(locks, &options, now)
     }
 
-    /// Puts commands that only read to every connected node; their [`Outcome::Query`] follows
+    /// Sends commands that only read to every connected node; their [`Outcome::Query`] follows
     /// within a `node_timeout`.
     ///
     /// # Errors
@@ -357,7 +357,8 @@ impl Driver {
         self.engine.cancel(op, clock::now());
     }
 
-    /// The next result. The engine checks a lease's remaining time again just before you get it.
+    /// The next result. The engine checks a lease's remaining time again just before you get the
+    /// lease.
     pub fn completion(&mut self) -> Option<Completion> {
         if !self.engine.has_event() {
             return None;
@@ -395,7 +396,8 @@ impl Driver {
         true
     }
 
-    /// One pass: reads what is ready, does what is due, then writes what waits to be sent.
+    /// One pass: reads the sockets that are ready, does the work that is due, then writes the bytes
+    /// that wait.
     pub fn drive(&mut self) {
         self.poll_own();
         // Reading the clock before the sockets gives a node a little more time, never less.
@@ -416,7 +418,7 @@ impl Driver {
         self.exporter.export_if_due(&self.engine, now);
     }
 
-    /// Writes what waits to be sent, one write per node. [`drive`](Self::drive) does it too.
+    /// Writes the bytes that wait, one write per node. [`drive`](Self::drive) does it too.
     pub fn flush(&mut self) {
         for nodes in self.engine.poll_writes() {
             for id in nodes.without(self.blocked) {
@@ -429,7 +431,7 @@ impl Driver {
     /// [`redbolt::now`](crate::now).
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
-        // An edge-triggered socket gives no further event until it has been read to its end.
+        // An edge-triggered socket gives no further event until the driver has read it to its end.
         if !self.readable.is_empty() {
             return Some(Instant::default());
         }
@@ -453,7 +455,7 @@ impl Driver {
 
     // ---- inside ----
 
-    /// A call may wait for long, and the user may set the machine's clock meanwhile.
+    /// Also at each pass: while a call waits, a person may set the machine's clock.
     #[cold]
     fn set_wall_clock(&mut self, now: Instant) {
         let wall = clock::wall;
@@ -484,8 +486,9 @@ impl Driver {
 
 impl AsFd for Driver {
     /// A descriptor that is readable when a socket of the driver has an event. Work that is due by
-    /// time does not make it readable: see [`Driver::next_deadline`]. It is useful for a driver that
-    /// [`Driver::standalone`] made; for others it is the poll of the registry's owner.
+    /// time does not make it readable: see [`Driver::next_deadline`]. It is useful for a
+    /// [`standalone`](Driver::standalone) driver; for others it is the poll of the registry's
+    /// owner.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.registry.as_fd()
     }

@@ -4,9 +4,9 @@ use super::core::Driver;
 use crate::engine::Notice;
 
 impl Driver {
-    /// The next notice about a node for people: why the node does not vote, or that it votes
-    /// again. The driver reports each cause once, however many locks fail by
-    /// it. It keeps the last notice of each node until the caller takes it.
+    /// The next notice about a node for people: why the node does not vote, or that it votes again.
+    /// The driver reports each cause once, however many locks fail by it. It keeps the last notice
+    /// of each node until the caller takes it.
     ///
     /// With the feature `tracing` the driver also logs it, at the end of the same pass, under the
     /// target `redbolt`. It logs one `error` event per cause (`warn` if the cause may pass by

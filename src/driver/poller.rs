@@ -91,8 +91,8 @@ impl Poller {
     }
 
     /// Polls without sleeping until something is ready (true) or `end` has come (false). With
-    /// `is_polite` other threads get the core in between, and may keep it for some time. Nodes
-    /// on this machine may be those threads: then the call waits for them anyway.
+    /// `is_polite` other threads get the core in between, and may keep it for some time. They may
+    /// be nodes on this machine, for which the call waits anyway.
     fn spin_until(
         &mut self,
         driver: &mut Driver,

@@ -8,7 +8,7 @@ use rand::rngs::SysRng;
 
 use crate::client_name::Process;
 
-/// Host, process id and program of this process, for the name of its clients at the nodes.
+/// Host, id and program of this process: its clients give them to the nodes in their names.
 pub(super) fn this_process() -> Process {
     let program = std::env::args_os().next().unwrap_or_default();
     let program = Path::new(&program).file_name().unwrap_or_default();

@@ -14,11 +14,11 @@ use crate::time::Instant;
 const WAIT_MIN: Duration = Duration::from_millis(1);
 
 impl Driver {
-    /// Ends everything: gives up the calls under way, and releases what they won, locks in results
-    /// that the caller did not take, and dropped leases. It waits at most `limit` for the answers
-    /// of nodes that can give one. A node that is away and is owed a release gets one more attempt
-    /// to connect. It sleeps on the sockets themselves, so it needs no event loop. It is for the
-    /// end of a program.
+    /// Ends everything: gives up the calls under way, and releases the locks that they won, locks
+    /// in results that the caller did not take, and dropped leases. It waits at most `limit` for
+    /// the answers of nodes that can give one. If the driver owes a release to a node that is away,
+    /// it tries once more to connect. It sleeps on the sockets themselves, so it needs no event
+    /// loop. Use it at the end of a program.
     ///
     /// Returns how many releases the driver still owes, one per key and node. Those keys end with
     /// their TTL, and so do the keys of leases that are still held.
@@ -69,8 +69,8 @@ impl Driver {
     }
 
     /// Whether a wait for owed releases is over, at `deadline` or before: no node is left that may
-    /// answer. Before that, each node that is away and is owed releases gets one more attempt to
-    /// connect. `has_reached` says that the nodes got that attempt.
+    /// answer. Before that, the driver tries once more to connect to each node that is away and has
+    /// debts. `has_reached` says that it has done so.
     pub(crate) fn has_released(&mut self, deadline: Instant, has_reached: &mut bool) -> bool {
         let now = clock::now();
         if self.engine.releases_open(deadline) > 0 && now < deadline {

@@ -24,8 +24,8 @@ impl Driver {
         self.engine.nodes(clock::now())
     }
 
-    /// Whether a quorum may vote now, for a readiness endpoint. [`nodes`](Self::nodes) says why
-    /// not.
+    /// Whether a quorum may vote now, for a readiness endpoint. [`nodes`](Self::nodes) says why a
+    /// node does not vote.
     #[must_use]
     pub const fn is_ready(&self) -> bool {
         self.engine.is_ready()
@@ -37,20 +37,22 @@ impl Driver {
         self.engine.voters()
     }
 
-    /// Whether these nodes are a quorum; with [next nodes](crate::Config::next_nodes), of each list.
+    /// Whether these nodes are a quorum; with [next nodes](crate::Config::next_nodes), of each
+    /// list.
     #[must_use]
     pub const fn has_quorum(&self, nodes: NodeMask) -> bool {
         self.engine.has_quorum(nodes)
     }
 
-    /// How many votes make a quorum; with [next nodes](crate::Config::next_nodes) the larger of the two.
+    /// How many votes make a quorum; with [next nodes](crate::Config::next_nodes) the larger of the
+    /// two.
     #[must_use]
     pub const fn quorum(&self) -> u32 {
         self.engine.quorum()
     }
 
-    /// Whether every node is settled: admitted, or known not to be. Then it is of no use to wait
-    /// longer for nodes. A node that has just lost a healthy connection reconnects, so this may
+    /// Whether every node is settled: admitted, or known not to be. Then a longer wait for nodes is
+    /// useless. A node that has just lost a healthy connection reconnects, so this may
     /// become false again.
     #[must_use]
     pub fn is_settled(&self) -> bool {
@@ -101,13 +103,12 @@ impl Driver {
 
 #[cfg(feature = "metrics")]
 impl Driver {
-    /// Hands the counts since the last time, and the states of the nodes, to the recorder of the
+    /// Hands the counts since the last export, and the states of the nodes, to the recorder of the
     /// `metrics` facade. [`drive`](Self::drive) does this by itself at most once per second;
     /// [`shutdown`](Self::shutdown) and the drop of a driver do it too. Call it if that is too late
     /// for you. `docs/observing.md` lists all series.
     ///
-    /// Costs some microseconds and allocations. Values that the driver exports before the program
-    /// has installed a recorder are lost.
+    /// Costs some microseconds and allocations. Without a recorder the values are lost.
     pub fn export_metrics(&mut self) {
         self.exporter.export(&self.engine);
     }

@@ -11,8 +11,9 @@ use crate::quorum::NodeId;
 const READS_MAX: usize = 64;
 
 impl Driver {
-    /// Reads what the socket holds. Reads the clock again after each read: a time in a message,
-    /// such as a server's age, counts from a clock reading that is no older than the message.
+    /// Reads the bytes that the socket holds. Reads the clock again after each read: a time in a
+    /// message, such as a server's age, counts from a clock reading that is no older than the
+    /// message.
     pub(super) fn read_from(&mut self, id: NodeId) {
         for _ in 0..READS_MAX {
             let Some(link) = self.links.get_mut(id.index()) else { return };

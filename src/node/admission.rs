@@ -6,10 +6,11 @@
 //! - A node that may have lost its memory does not vote until every lock that it may have granted
 //!   before has expired: `G = max_ttl + drift` after the loss. (Test: the guard's table in
 //!   `tests.rs`.)
-//! - After a failover the old master may grant for a while longer. The wait of the new one is longer
-//!   by that, and a master that would grant for longer does not vote. (Test: the failover's tables.)
+//! - After a failover the old master may go on granting for [`OLD_MASTER_GRANTS`]. The new one
+//!   waits so much longer. A master that could grant for longer does not vote. (Test: the
+//!   failover's tables.)
 //! - An answer counts only for the incarnation that gave it: a connection is one process.
-//! - `now` is read after the answers: ages and remaining times count from it.
+//! - The caller reads `now` after the answers: ages and remaining times count from it.
 
 use std::time::Duration;
 
@@ -29,17 +30,17 @@ pub(crate) struct AdmissionRules {
     pub(crate) admission: Admission,
 }
 
-/// For how long after a failover an old master may still grant: its replica acknowledged just before,
-/// the lag is [`LAG_MAX_S`] in whole seconds, and the master looks at it each second. One second more
-/// is for an acknowledgement and a look that come late.
+/// For how long after a failover an old master may still grant: its replica acknowledged just
+/// before, the lag is [`LAG_MAX_S`] in whole seconds, and the master looks at it each second. One
+/// second more is for an acknowledgement and a look that come late.
 const OLD_MASTER_GRANTS: Duration = Duration::from_secs(LAG_MAX_S + 3);
 
 /// The longest `min-replicas-max-lag`, in seconds: the servers' default.
 const LAG_MAX_S: u64 = 10;
 
 impl AdmissionRules {
-    /// How long a node that shows these facts does not vote after it lost its memory. A promoted node
-    /// that has restarted does not show that it was promoted.
+    /// How long a node that shows these facts does not vote after it lost its memory. A promoted
+    /// node that has restarted does not show that it was promoted.
     fn wait(&self, facts: &Facts) -> Duration {
         let fails_over = self.failover_guard == FailoverGuard::On && facts.fails_over();
         if rules::may_old_master_grant(fails_over) {
@@ -64,7 +65,7 @@ impl AdmissionRules {
     }
 }
 
-/// When a node last lost its keys, as far as the client knows: so long before a time. That may be
+/// When a node last lost its keys, as far as the client knows: `age` before `seen_at`. That may be
 /// before the clock began.
 #[derive(Clone, Copy, Debug)]
 struct Loss {
@@ -82,7 +83,7 @@ impl Loss {
         if other.seen_at + self.age > self.seen_at + other.age { other } else { self }
     }
 
-    /// When all that was granted before is over, if it lasts for `wait`.
+    /// When all locks that the node granted before are over, if they last for `wait`.
     fn over_at(self, wait: Duration) -> Instant {
         wait.checked_sub(self.age).map_or_else(Instant::default, |left| self.seen_at + left)
     }
@@ -97,7 +98,7 @@ impl Default for Loss {
 /// The client's memory of a node across its connections.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
-    /// Whether a greeting of the node was ever completed.
+    /// Whether the node has ever completed a greeting.
     known: bool,
     identity: Option<String>,
     replid: Option<String>,
@@ -235,7 +236,7 @@ pub(super) fn refusal(facts: &Facts, rules: &AdmissionRules) -> Option<Cause> {
         Some("sentinel") => return Some(Cause::Sentinel),
         _ => {}
     }
-    // "replica", "slave", "active-replica": a master can overwrite every node that is not one.
+    // "replica", "slave", "active-replica": a master can overwrite each of them.
     if facts.role.as_deref().is_some_and(|role| role != MASTER) {
         return Some(Cause::Replica);
     }

@@ -101,7 +101,8 @@ pub(super) enum Subscription {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Channel {
     pub(super) subscription: Subscription,
-    /// SUBSCRIBE for transfers is written on this connection, and no UNSUBSCRIBE behind it.
+    /// The client has written SUBSCRIBE for transfers on this connection, and no UNSUBSCRIBE behind
+    /// it.
     pub(super) takes_transfers: bool,
     /// The client takes transfers, on this connection and later ones.
     pub(super) wants_transfers: bool,
@@ -109,7 +110,7 @@ pub(super) struct Channel {
     pub(super) denies_transfers: bool,
     /// The node answered the script that hands a lock over, or introduces a call, with an error.
     pub(super) refuses_scripts: bool,
-    /// When the client asks again for what the node has refused for now.
+    /// When the client repeats a request that the node has refused for now.
     pub(super) again_at: Option<Instant>,
     /// The mark that names the node in transfers, from its last greeting on this connection.
     pub(super) mark: Option<[u8; 8]>,
@@ -159,7 +160,7 @@ impl Channel {
     }
 
     /// A reply answered SUBSCRIBE: only an error may do that. Any other reply belongs to another
-    /// request, and every later answer would be matched to the wrong request.
+    /// request, and the client would match every later answer to the wrong request.
     pub(super) fn refused(
         &mut self,
         request: Request,
@@ -193,7 +194,7 @@ impl Channel {
         !is_denied
     }
 
-    /// When the client asks again for what the node has refused.
+    /// When the client repeats a request that the node has refused.
     pub(super) const fn again_at(&self) -> Option<Instant> {
         self.again_at
     }

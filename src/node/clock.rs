@@ -9,7 +9,7 @@ impl Node {
         self.clock
     }
 
-    /// The number of the answer that was just read.
+    /// The number of the answer that the client has just read.
     pub(crate) const fn number(&self) -> u64 {
         self.reading.number
     }
@@ -19,7 +19,7 @@ impl Node {
         self.reading.times.push_back(now);
     }
 
-    /// The node has answered: when the client had asked.
+    /// When the client asked the question that the node has just answered.
     pub(crate) fn time_asked_at(&mut self) -> Instant {
         self.reading.times.pop_front().unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! The parts of a node, and what can be asked of them.
+//! The parts of a node, and questions about them.
 
 use std::time::Duration;
 
@@ -34,8 +34,8 @@ pub(crate) struct Node {
     pub(super) wish: Option<Connection>,
     /// Why the node does not vote, or why the last connection ended.
     pub(super) cause: Cause,
-    /// Whether the client need not wait for the node: its last attempt to connect has ended. False
-    /// again after the loss of a healthy connection.
+    /// Whether a wait for the node is useless: the last attempt to connect has ended. False again
+    /// after the loss of a healthy connection.
     pub(crate) is_settled: bool,
     pub(super) backoff: Backoff,
 
@@ -51,7 +51,7 @@ pub(crate) struct Node {
     pub(super) channel: Channel,
     /// Whether the last greeting was in RESP3.
     pub(super) resp3: bool,
-    /// The user had no right to release in any way: the next greeting must prove that it has one.
+    /// The user had no right to any release step: the next greeting must prove that it has one.
     pub(super) is_unproven: bool,
     /// Connected, and the node has not sent anything yet.
     pub(super) is_mute: bool,
@@ -110,7 +110,7 @@ impl Node {
         }
     }
 
-    /// The only writer of the state.
+    /// Changes the state. Nothing else writes it.
     pub(super) const fn enter(&mut self, state: State) {
         self.state = state;
         self.is_plain = self.is_admitted() && self.trouble.is_none();
@@ -222,8 +222,8 @@ impl Node {
         }
     }
 
-    /// Whether compare-and-deletes and compare-and-extends reach the node. In another database they
-    /// would reach other keys.
+    /// Whether compare-and-deletes and compare-and-extends reach the client's keys. In another
+    /// database they would reach other keys.
     pub(crate) const fn is_greeted(&self) -> bool {
         match self.state {
             State::Admitted { .. } | State::Quarantined { .. } => true,
@@ -269,7 +269,7 @@ impl Node {
         self.pending.iter()
     }
 
-    /// How many releases were written to the node and are unanswered.
+    /// How many releases the client has written and the node has not answered.
     pub(crate) fn releases_unanswered(&self) -> usize {
         let is_release = |request| {
             matches!(request, Request::Release { .. } | Request::Debt { .. } | Request::Transfer(_))
@@ -277,7 +277,7 @@ impl Node {
         self.pending().filter(|pending| is_release(pending.request)).count()
     }
 
-    /// How many releases are owed or unanswered, for keys that may still live at `now`.
+    /// How many releases the client owes or has unanswered, for keys that may still live at `now`.
     pub(crate) fn releases_owed(&self, now: Instant) -> usize {
         self.releases_unanswered() + self.debts.living(now)
     }
@@ -305,7 +305,7 @@ impl Node {
         self.is_mute
     }
 
-    /// Whether nothing is due: the common case, at the cost of a few comparisons.
+    /// Whether nothing is due, at the cost of a few comparisons.
     #[inline]
     pub(crate) fn is_quiet(&self, now: Now) -> bool {
         matches!(self.state, State::Admitted { .. })

@@ -24,7 +24,7 @@ pub(crate) const REFUSED_DELAY: Duration = Duration::from_secs(1);
 pub(crate) struct Debt {
     /// The slot that knows key and token.
     pub(crate) slot: SlotIndex,
-    /// If the debt waits to be sent once more: not before this.
+    /// When a debt that waits is due.
     pub(crate) due: Instant,
     /// The key is certainly gone by then; [`Instant::MAX`] if the node did not answer its SET.
     pub(crate) expires: Instant,
@@ -37,7 +37,7 @@ pub(crate) struct Debt {
 pub(crate) enum DebtDue {
     /// As soon as the client reaches the node.
     OnceReached,
-    /// `node_timeout` from now, to be paid once more.
+    /// `node_timeout` from now: the second payment.
     Again,
     /// [`REFUSED_DELAY`] from now: the node refused its payment.
     Refused,
@@ -68,7 +68,7 @@ impl Debts {
         }
     }
 
-    /// Adds a debt. Returns the slot of a debt that was dropped for it.
+    /// Adds a debt. Returns the slot of a debt that had to make room for it.
     pub(crate) fn push(&mut self, debt: Debt, due: DebtDue) -> Option<SlotIndex> {
         let mut oldest = None;
         if self.len() >= self.most {
@@ -112,7 +112,7 @@ impl Debts {
         all.filter(|debt| debt.expires > now).count()
     }
 
-    /// Whether there are debts that have not been sent on this connection.
+    /// Whether there are debts that the client has not sent on this connection.
     pub(crate) fn is_owing(&self) -> bool {
         !self.ready.is_empty()
     }
@@ -127,7 +127,7 @@ impl Debts {
         self.ready.len() + self.again.len() + self.refused.len()
     }
 
-    /// How many debts were dropped because there was no room.
+    /// How many debts the client dropped for lack of room.
     pub(crate) const fn dropped(&self) -> u64 {
         self.dropped
     }

@@ -52,8 +52,8 @@ pub(crate) struct Facts {
     pub(crate) was_replica: bool,
     /// How many replicas are connected to the node.
     pub(crate) replicas: Option<u64>,
-    /// The node has had replicas, or a master: it keeps a backlog, by default for an hour behind the
-    /// last replica.
+    /// The node has had replicas, or a master: it keeps a backlog, by default for an hour behind
+    /// the last replica.
     pub(crate) has_backlog: bool,
     /// Writes need replicas: the node counts the good ones.
     pub(crate) has_floor: bool,
@@ -239,7 +239,8 @@ impl Facts {
         answer
     }
 
-    /// Whether this answer to INFO is that of the master of the greeting, which was no replica since.
+    /// Whether this answer to INFO comes from the master of the greeting, which was no replica
+    /// since.
     pub(super) fn is_same_master(&self, reply: &Reply<'_>) -> bool {
         let mut now = Self::default();
         now.note_info(reply);
@@ -329,8 +330,8 @@ impl Facts {
         }
     }
 
-    /// A node that was a replica when the greeting began has lost its keys since: no later answer
-    /// of the same greeting makes it a master.
+    /// A node that was a replica when the greeting began has lost its keys: no later answer of the
+    /// same greeting makes it a master.
     fn note_role(&mut self, role: Option<String>) {
         if self.role.as_deref().is_none_or(|role| role == MASTER) {
             self.role = role;
@@ -355,7 +356,7 @@ impl Facts {
         })
     }
 
-    /// Kind and version as numbers.
+    /// The kind and the version, as numbers.
     pub(crate) fn server(&self) -> Server {
         let mut numbers = self.version.split(['.', '-']).map(|part| part.parse().unwrap_or(0));
         let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
@@ -387,7 +388,7 @@ fn plain(text: &str) -> String {
 /// The greatest length of a server's text that the client keeps: longer than any identity.
 const TEXT_MAX: usize = 64;
 
-/// The cause for an answer that should have been informative and was not.
+/// The cause for an answer that does not tell the facts.
 const fn refused_for(answer: Answer) -> Cause {
     if let Answer::Refused(cause) = answer { cause } else { Cause::Protocol }
 }

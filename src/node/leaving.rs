@@ -8,7 +8,7 @@ use crate::slab::SlotIndex;
 use crate::time::Instant;
 
 impl Node {
-    /// The client calls itself so from now on, on the connection that is open, too.
+    /// From now on the client has this name, on the open connection too.
     pub(crate) fn rename(&mut self, name: &str, attended: Instant) {
         self.login.client_name = Some(name.to_owned());
         if self.is_connected() {

@@ -1,11 +1,12 @@
-//! One node's conversation: connecting, greeting, voting; requests out, answers in, in order.
+//! The conversation with one node: connecting, greeting, voting; requests out, answers in, in
+//! order.
 //!
 //! Layer: above `command` and `resp`, below `engine`. It knows one connection and no lock: a
 //! request carries the number of its slot, and the answer goes back with that number.
 //!
 //! # Contract
 //!
-//! - The owner passes events in (`handle_*`, `next_step`) and reads what to do from
+//! - The owner passes events in (`handle_*`, `next_step`) and learns its next work from
 //!   [`Node::take_wish`], [`Node::output`] and [`Node::next_timeout`].
 //! - The node guesses nothing: malformed bytes, or an answer without a pending request, end the
 //!   connection. It hands all pending requests back as lost.
@@ -107,7 +108,7 @@ impl Node {
         std::mem::take(&mut self.pending)
     }
 
-    /// Does what is due. Returns the cause if the connection must be closed.
+    /// Does the work that is due. Returns the cause if the owner must close the connection.
     pub(crate) fn handle_timeout(&mut self, now: Now) -> Option<Cause> {
         match self.state {
             State::Disconnected { retry_at } => {
@@ -152,8 +153,8 @@ impl Node {
         None
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) has something to do, or [`Instant::MAX`]. `absent`
-    /// is how far the attended clock is behind.
+    /// When [`handle_timeout`](Self::handle_timeout) has something to do, or [`Instant::MAX`].
+    /// `absent` is how far the attended clock is behind.
     pub(crate) fn next_timeout(&self, absent: Duration) -> Instant {
         let mut next = match self.state {
             State::Disconnected { retry_at } | State::Refused { retry_at, .. } => retry_at,

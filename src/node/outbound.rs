@@ -12,12 +12,11 @@ use super::state::Room;
 use super::state::State;
 use crate::time::Instant;
 
-/// For a node that does not answer, releases are queued up to this part of its output; beyond that
-/// they become debts.
+/// If a node does not answer, releases fill at most this part of its output; further ones become
+/// debts.
 const STALLED_PART: usize = 16;
 
-/// Debts are written in portions of this part of the output, so that they never crowd other
-/// requests out.
+/// Debts fill at most this part of the output, so that they never crowd other requests out.
 const DEBT_PART: usize = 4;
 
 impl Node {
@@ -45,13 +44,13 @@ impl Node {
         self.pending.len() < self.room.answers && self.output.len() + len <= limit
     }
 
-    /// Writes a request however much waits: for requests that other means bound.
+    /// Writes a request however much waits: other means bound these requests.
     pub(crate) fn append(&mut self, request: Request, bytes: &[u8], attended: Instant) {
         self.append_bytes(bytes);
         self.expect_answer(Pending { request, written_at: attended });
     }
 
-    /// Whether a request of `len` bytes may be written to a node that is not stalled.
+    /// Whether the client may write a request of `len` bytes to a node that is not stalled.
     #[inline]
     pub(crate) fn has_room_in_step(&self, len: usize) -> bool {
         self.has_room(len, self.room.output_len)
@@ -98,14 +97,14 @@ impl Node {
         !self.output.is_empty()
     }
 
-    /// Removes and returns the next debt that can be written now. The caller writes it, or puts it
-    /// back.
+    /// Removes and returns the next debt that the caller can write now. The caller writes it, or
+    /// puts it back.
     pub(crate) fn next_debt(&mut self, now: Instant) -> Option<Debt> {
         if self.takes_debts() { self.debts.pop_due(now) } else { None }
     }
 
-    /// A node that is away, and is owed a release for a key that may live, gets an attempt to
-    /// connect at once. Until that fails it counts as on its way.
+    /// If the node is away, and the client owes it a release for a key that may live, the client
+    /// connects at once. Until that fails the node counts as on its way.
     pub(crate) fn reach_if_owed(&mut self, now: Instant) {
         if matches!(self.state, State::Disconnected { .. }) && self.debts.living(now) > 0 {
             self.is_settled = false;
@@ -113,7 +112,7 @@ impl Node {
         }
     }
 
-    /// Whether a debt could be written now.
+    /// Whether the client could write a debt now.
     pub(super) fn takes_debts(&self) -> bool {
         let has_room = self.has_room(0, self.room.output_len / DEBT_PART);
         self.is_greeted() && !self.is_stalled() && self.dialect.release.is_some() && has_room

@@ -14,7 +14,7 @@ use crate::time::Instant;
 pub(crate) enum Request {
     /// Part of the greeting; the node reads the answer itself.
     Greeting(GreetingPart),
-    /// `INFO replication`, of a node that may have failed over and back.
+    /// `INFO replication`, to see whether the node has failed over and back.
     Look,
     /// The SET of an attempt.
     Set(SlotIndex),
@@ -117,7 +117,7 @@ pub(crate) enum GreetingPart {
     InfoReplication,
     /// A command that shows whether the user may release by the next step.
     Prove,
-    /// `SET` of the marker that tells since when this master has been met as a master.
+    /// `SET` of the marker: since when clients have met this master as a master.
     Mark,
     /// `PTTL` of the marker.
     MarkAge,
@@ -129,7 +129,7 @@ pub(crate) enum GreetingPart {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pending {
     pub(crate) request: Request,
-    /// When the request was written, on the attended clock.
+    /// When the client wrote the request, on the attended clock.
     pub(crate) written_at: Instant,
 }
 

@@ -24,11 +24,11 @@ pub(super) struct Reading {
     pub(super) number: u64,
     /// Set if an answer said that the node is not a master in service.
     pub(super) no_master: Option<Cause>,
-    /// When each look was written that has no answer yet.
+    /// When the client wrote each look that has no answer yet.
     pub(super) looks: VecDeque<Instant>,
-    /// When each question for the node's time was written that has no answer yet.
+    /// When the client wrote each question for the node's time that has no answer yet.
     pub(super) times: VecDeque<Instant>,
-    /// When the greeting, or the last look that has its answer, was written.
+    /// When the client wrote the greeting, or the last look that has its answer.
     pub(super) seen_at: Instant,
 }
 

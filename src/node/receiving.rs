@@ -58,7 +58,7 @@ impl Node {
     }
 
     /// A stalled node is back once it has given every answer that was overdue when the client
-    /// noticed the stall. One that may have failed over meanwhile is greeted again.
+    /// noticed the stall. The client greets it again if it may have failed over meanwhile.
     fn end_stall(&mut self, now: Now) {
         if let Some(stalled_at) = self.stalled_at
             && self.pending.front().is_none_or(|front| front.written_at >= stalled_at)

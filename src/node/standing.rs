@@ -1,5 +1,5 @@
-//! The node's standing: how a greeting goes on, how its end judges the node, and how a later answer
-//! changes that.
+//! The node's standing: the course of a greeting, the decision at its end, and the later answers
+//! that change it.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::time::Instant;
 /// How soon the client asks a node again that refuses only for the moment.
 const RETRY_SOON: Duration = Duration::from_millis(500);
 
-/// Two failovers, there and back, may go unnoticed within two of these: no sentinel is as fast.
+/// The client may miss two failovers, there and back, within two of these: no sentinel is as fast.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 
 /// More bytes than a look takes.
@@ -98,8 +98,8 @@ impl Node {
         true
     }
 
-    /// Looks again whether the node has failed over, and perhaps back: a connection outlasts that, and
-    /// no answer tells it. A SET that follows is behind the look.
+    /// Looks again whether the node has failed over, and perhaps back: a connection outlasts that,
+    /// and no other answer tells it. The next SET goes behind the look.
     pub(crate) fn look_again(&mut self, now: Now) {
         if self.look_at.is_none_or(|at| at > now.real) {
             return;
@@ -112,14 +112,15 @@ impl Node {
         }
     }
 
-    /// Whether a grant that is read now was given soon enough behind a look that has its answer, if the
-    /// node may fail over. A client that stood still wrote none.
+    /// Whether the node gave a grant that the client reads now soon enough after an answered look,
+    /// if the node may fail over. A client that stood still has written no look.
     pub(crate) fn is_watched(&self, now: Now) -> bool {
         self.look_at.is_none() || now.real <= self.reading.seen_at + 2 * BETWEEN_LOOKS
     }
 
     /// Asks the questions that the greeting has left open, if any: since when the node has been a
-    /// master, how many replicas its writes need, and whether the user may release by the next step.
+    /// master, how many replicas its writes need, and whether the user may release by the next
+    /// step.
     fn ask_more(&mut self, rules: &AdmissionRules, now: Now) -> bool {
         let facts = &mut self.reading.facts;
         let is_first = !std::mem::replace(&mut facts.is_asked_more, true);
@@ -168,7 +169,8 @@ impl Node {
     /// later.
     pub(crate) fn refuse(&mut self, cause: Cause, now: Instant) {
         self.is_unproven |= cause == Cause::NoDialect;
-        // The client greets a refused node again at its time, whatever the node answers until then.
+        // The client greets a refused node again at `retry_at`, whatever the node answers until
+        // then.
         if self.is_greeted() && !matches!(self.state, State::Refused { .. }) {
             let state = self.refusal(cause, now);
             self.enter(state);

@@ -12,7 +12,7 @@ use crate::time::Instant;
 pub(crate) struct Now {
     /// The time.
     pub(crate) real: Instant,
-    /// The time without the spans in which the owner did not read the sockets.
+    /// The time without the spans in which no thread read the sockets.
     pub(crate) attended: Instant,
 }
 
@@ -45,7 +45,7 @@ impl Default for Room {
 pub(crate) enum State {
     /// No socket; the next attempt is at `retry_at`.
     Disconnected { retry_at: Instant },
-    /// A socket is being opened; `since` on the attended clock.
+    /// The driver opens a socket; `since` on the attended clock.
     Connecting { since: Instant },
     /// The greeting is under way; `since` on the attended clock.
     Greeting { since: Instant },
@@ -72,7 +72,7 @@ impl State {
 pub enum NodeState {
     /// No connection.
     Disconnected,
-    /// A connection is being opened.
+    /// The client opens a connection.
     Connecting,
     /// Connected; the greeting is under way.
     Greeting,
@@ -110,8 +110,8 @@ impl NodeState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Connection {
-    /// Open a connection, then call [`handle_connected`](crate::engine::Engine::handle_connected) or
-    /// [`handle_lost`](crate::engine::Engine::handle_lost).
+    /// Open a connection, then call [`handle_connected`](crate::engine::Engine::handle_connected)
+    /// or [`handle_lost`](crate::engine::Engine::handle_lost).
     Open,
     /// Close the connection. The engine has already handled its loss.
     Close,

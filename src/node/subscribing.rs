@@ -18,7 +18,7 @@ fn mark_of(run_id: &str) -> [u8; 8] {
 }
 
 impl Node {
-    /// Asks again for what the node has refused, if it is time.
+    /// Repeats the requests that the node has refused, if it is time.
     pub(super) fn subscribe_again(&mut self, now: Now) {
         if self.is_greeted() && self.channel.again_at.is_some_and(|at| at <= now.real) {
             (self.channel.again_at, self.channel.refuses_scripts) = (None, false);

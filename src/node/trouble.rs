@@ -18,7 +18,7 @@ use crate::time::Instant;
 /// admitted and refused again every [`DELAY_MAX`].
 pub(super) const CALM: Duration = Duration::from_secs(2 * DELAY_MAX.as_secs());
 
-/// The causes of a node's trouble, and which of them were reported.
+/// The causes of a node's trouble, and the cause that the client reported last.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Trouble {
     /// The causes since the node was last well, one bit each.
@@ -27,7 +27,7 @@ pub(super) struct Trouble {
     pub(super) latest: Cause,
     /// The last reported cause.
     pub(super) told: Cause,
-    /// When a cause was last seen.
+    /// When the client last saw a cause.
     seen_at: Instant,
 }
 
@@ -41,7 +41,7 @@ impl Trouble {
         }
     }
 
-    /// A greeting found nothing against the node. That tells nothing about causes that only a write
+    /// A greeting found nothing against the node. It tells nothing about causes that only a write
     /// shows.
     pub(super) fn admitted(&mut self) {
         if !matches!(

@@ -10,7 +10,7 @@ use crate::exit::Failure;
 use crate::table::Table;
 use crate::times::{QUANTILES, precise};
 
-/// The settings that two runs must share to be compared.
+/// The settings that two runs must share for a comparison.
 const SETTINGS: [&str; 6] = ["nodes", "quorum", "embedded", "mode", "poll", "in_flight"];
 
 const RATE: &str = "cycles_per_s";

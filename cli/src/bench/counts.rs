@@ -15,7 +15,7 @@ pub(super) struct Counts {
     pub(super) cycles: u64,
     pub(super) failures: u64,
     pub(super) elapsed: Duration,
-    /// The last failure, in case nothing else happened.
+    /// The last failure, to report if no cycle succeeds or most fail.
     pub(super) failure: Option<LockError>,
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redbolt::now;
 
-/// After a benchmark was killed, its keys end by themselves after this time.
+/// The keys of a killed benchmark end after this time.
 pub(super) const TTL: Duration = Duration::from_secs(5);
 
 /// Names of keys that no other run uses. Making one allocates nothing.

@@ -1,4 +1,4 @@
-//! The setup of a benchmark: how many nodes there are, and how it calls them.
+//! The setup of a benchmark: its nodes, and how it calls them.
 
 use redbolt::Config;
 use redbolt_embedded::Nodes;

@@ -53,7 +53,8 @@ pub(super) fn measure(
     window.connect(signals)?;
     let started = now();
     let mut shown_at = 0;
-    // Failed acquisitions begin again together: one may fail at once, and then again.
+    // Acquisitions begin again outside of the loop over results: one that fails at once would make
+    // that loop endless.
     let mut missing = in_flight;
     let signal = loop {
         for _ in 0..missing {
@@ -77,13 +78,13 @@ pub(super) fn measure(
         }
     };
     window.counts.elapsed = now().saturating_since(started);
-    // Gives up the operations under way, and releases their locks before the process ends.
+    // Releases the locks of operations under way before the process ends.
     window.driver.shutdown(SHUTDOWN_LIMIT);
     signal.map_or(Ok(window.counts), |signal| Err(Failure::signal(signal)))
 }
 
 impl Window {
-    /// Drives until each node votes or is known not to, for a second at most, or until a signal.
+    /// Drives until each node is settled, for a second at most, or until a signal.
     fn connect(&mut self, signals: &Signals) -> Result<(), Failure> {
         let end = now() + CONNECT_LIMIT;
         self.driver.drive();
@@ -124,7 +125,7 @@ impl Window {
         }
     }
 
-    /// Takes a result, and begins the release of a lock. Returns how many cycles ended.
+    /// Takes a result, and begins the release of a lock. Returns the number of cycles that ended.
     fn take(&mut self, done: Completion) -> Result<usize, Failure> {
         let ended = now();
         let begun = self.begun.get(done.id.index()).copied().unwrap_or(ended);

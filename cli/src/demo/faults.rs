@@ -3,7 +3,7 @@
 //! # Invariants
 //!
 //! - At most two nodes are away at any time, so three of five always vote. The first four faults
-//!   concern two nodes only, and the last one waits until all nodes vote.
+//!   hit two nodes only, and the last one waits until all nodes vote.
 
 use redbolt::inspect::{NodeHealth, NodeState};
 use redbolt_embedded::{Memory, Nodes};

@@ -31,7 +31,7 @@ use worker::Waves;
 /// The longest TTL with the embedded nodes; a restarted node does not vote for this long.
 const MAX_TTL: Duration = Duration::from_secs(2);
 
-/// How long the sale of the stock takes if the locks keep up with the customers.
+/// The time in which the stock sells if the locks keep up with the customers.
 const SALE_LENGTH: Duration = Duration::from_secs(10);
 
 /// The longest time between two waves of customers.
@@ -48,7 +48,7 @@ pub(crate) fn run(global: &Global, args: &DemoArgs) -> Result<(), Failure> {
     let mut demo = Demo::open(global, args, &signals)?;
     let sellers = demo.hire(args)?;
     let mut result = demo.watch(&signals, &sellers);
-    // The demo joins them in any case, so that they release their locks.
+    // The demo joins its sellers in any case, so that they release their locks.
     demo.shop.close();
     for seller in sellers {
         let ended = seller.join().map(|sold| sold.map_err(Failure::from));
@@ -65,7 +65,7 @@ pub(crate) fn run(global: &Global, args: &DemoArgs) -> Result<(), Failure> {
 struct Demo {
     shop: Arc<Shop>,
     config: Option<Config>,
-    /// The nodes that may get faults.
+    /// The embedded nodes, which get the faults.
     nodes: Option<Nodes>,
     faults: Faults,
     /// A client that only watches the nodes.
@@ -157,7 +157,7 @@ impl Demo {
             {
                 self.view.event(elapsed, &text)?;
             }
-            // Another place reports that a node votes again, whatever the cause was.
+            // `look` reports that a node votes again.
             for notice in self.shop.take_notices().iter().filter(|notice| !notice.is_well()) {
                 self.view.warn(elapsed, &told(notice));
             }

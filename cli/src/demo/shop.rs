@@ -56,7 +56,7 @@ impl Shop {
         self.notices.lock().map(|mut notices| std::mem::take(&mut *notices)).unwrap_or_default()
     }
 
-    /// The first shelf with stock, from `wanted` on; `None` when all is sold.
+    /// The first shelf with stock, from `wanted` on; `None` if there is none.
     pub(crate) fn shelf(&self, wanted: usize) -> Option<usize> {
         let count = self.shelves.len();
         (0..count).map(|step| (wanted + step) % count).find(|&shelf| self.left_on(shelf) > 0)
@@ -88,7 +88,7 @@ impl Shop {
     }
 
     pub(crate) fn with_latency<R>(&self, read: impl FnOnce(&mut Histogram<u64>) -> R) -> R {
-        // A histogram has no state in between that a panic could leave behind.
+        // A panic can leave no half-changed histogram behind.
         read(&mut self.acquire.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
     }
 
@@ -101,9 +101,9 @@ impl Shop {
         (0..self.shelves.len()).map(|shelf| self.left_on(shelf)).sum()
     }
 
-    /// Pieces that were sold more than once: by how much sales and rest exceed the stock.
+    /// Pieces that workers sold more than once: sales and rest, less the stock.
     pub(crate) fn oversold(&self) -> u32 {
-        // In this order, a sale in between makes the sum too small, never too large.
+        // Sales first: a sale between the two looks makes the sum too small, never too large.
         let sold = self.sold();
         (sold + self.left()).saturating_sub(self.stock)
     }

@@ -52,19 +52,17 @@ impl View {
         Self { paint: Paint::stdout(), place, events: Vec::new(), picture: Picture::default() }
     }
 
-    /// Prints the title.
     pub(super) fn begin(&mut self, title: &str) -> io::Result<()> {
         // A live view shows its title in every redraw.
         if self.place == Place::Terminal { Ok(()) } else { self.event(Duration::ZERO, title) }
     }
 
-    /// Reports an event.
     pub(super) fn event(&mut self, elapsed: Duration, text: &str) -> io::Result<()> {
         let line = format!("{:>5.1} s  {text}", elapsed.as_secs_f64());
         match self.place {
             Place::Terminal => self.events.push(line),
             Place::Stdout => crate::output::say(line)?,
-            // If printing fails, nothing changes.
+            // The sale goes on without its lines on stderr.
             Place::Stderr => drop(writeln!(io::stderr().lock(), "{line}")),
         }
         Ok(())

@@ -58,6 +58,6 @@ fn sell_locked(shop: &Shop, client: &Client, shelf: usize) {
     let Ok(lease) = client.lock(format!("redbolt:demo:shelf:{shelf}"), TTL).wait() else { return };
     shop.note_lock(now().saturating_since(asked), lease.votes().bits());
     shop.sell(shelf, || lease.is_valid());
-    // Whatever the result, the sale is done, and the key ends with its TTL at the latest.
+    // The sale is done whatever the result, and the key ends with its TTL at the latest.
     let _ = lease.unlock().wait();
 }

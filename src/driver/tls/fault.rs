@@ -11,7 +11,7 @@ pub(super) fn failed(error: Error) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
 }
 
-/// As `failed`, for a session whose handshake is done: its peer does speak TLS.
+/// As `failed`, after the handshake: the peer does speak TLS.
 pub(super) fn broken(error: Error) -> io::Error {
     if matches!(error, Error::InvalidMessage(_)) {
         return failed(Error::General("broken records".into()));

@@ -98,7 +98,7 @@ impl TlsStream {
             self.promised = self.session.writer().write(bytes)?;
         }
         self.flush_or_why()?;
-        // Never more bytes than the caller gave now, whatever became of the rest.
+        // Never more bytes than the caller has given this time.
         Ok(std::mem::take(&mut self.promised).min(bytes.len()))
     }
 
