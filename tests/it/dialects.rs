@@ -5,8 +5,8 @@ use redbolt::inspect::NodeState;
 use redbolt::{Cause, Client, Unlocked};
 
 use super::common::{
-    Clients as _, Cluster, Kind, PATIENCE, RealServer, TTL, available_kinds, causes, eventually,
-    fresh_config, ms, no_quorum, taken, wait_released,
+    Clients as _, Cluster, Kind, PATIENCE, RealServer, TTL, causes, eventually, fresh_config, ms,
+    no_quorum, taken, wait_released,
 };
 
 /// One life of a lock on all nodes: no other client gets it, and no key stays behind.

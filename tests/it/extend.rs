@@ -9,8 +9,8 @@ use std::time::Duration;
 use redbolt::{Cause, Client, ExtendError, LockError, UnlockError, Unlocked, now};
 
 use super::common::{
-    Clients as _, Cluster, FOREIGN, Kind, Looped, PATIENCE, TTL, ends_within, eventually,
-    fresh_config, given_away, ms, taken, wait_released,
+    Clients as _, Cluster, FOREIGN, Looped, PATIENCE, TTL, ends_within, eventually, fresh_config,
+    given_away, ms, taken, wait_released,
 };
 
 fn millis(ttl: Duration) -> i64 {
