@@ -387,7 +387,7 @@ impl Plan {
         // While a lock is held for long, its waiters are still, and only a wake comes soon.
         self.hold = random.pick(&[brief, brief, 40 * MS]);
         self.gap = random.pick(&[50 * US, 500 * US, 5 * MS]);
-        self.faults = Vec::new();
+        self.faults = vec![Fault::ScriptFlush];
         self.fault_every = 30 * MS;
     }
 
@@ -469,7 +469,7 @@ fn some_faults(random: &mut Random) -> Vec<Fault> {
 }
 
 /// The faults that happen at points in time, rather than to bytes on their way.
-pub(super) const SCHEDULED: [Fault; 19] = [
+pub(super) const SCHEDULED: [Fault; 20] = [
     Fault::Reset,
     Fault::Reset,
     Fault::LinkStall,
@@ -485,6 +485,7 @@ pub(super) const SCHEDULED: [Fault; 19] = [
     Fault::RoleChange,
     Fault::OutOfMemory,
     Fault::Misconf,
+    Fault::ScriptFlush,
     Fault::Denied,
     Fault::Pause,
     Fault::Suspend,
