@@ -142,7 +142,7 @@ def test_a_block_that_overran_its_lease_raises_and_an_exception_of_its_own_comes
                 time.sleep(0.1)
                 raise KeyError("of the work")
         with pytest.raises(redbolt.Expired):
-            client.lock("k", ttl=1, min_validity=0.999)
+            client.try_lock("k", ttl=1, min_validity=0.999)
 
 
 def test_a_lease_that_nothing_refers_to_is_released(servers: Servers) -> None:

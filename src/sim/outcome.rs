@@ -164,7 +164,6 @@ impl World {
             let Some(task) = this.tasks.iter().position(|task| task.lease == Some(lease)) else {
                 continue;
             };
-            this.tasks[task].is_unsure = true;
             let deadline = this.engine.deadline(lease);
             if deadline > this.tasks[task].deadline {
                 self.moved_on(client, task, false);
@@ -290,8 +289,6 @@ impl World {
         let is_missed = path == Path::ExtendNoQuorum;
         let place = &mut self.clients[client].tasks[task];
         place.op = None;
-        // Nodes that had not answered may run the extension at any time.
-        place.is_unsure = true;
         place.state = TaskState::Holding;
         self.told_deadline(client, task);
         self.hold_on(client, task);

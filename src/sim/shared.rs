@@ -17,7 +17,6 @@ use std::time::Duration;
 /// What the judge knows of a lease, whichever caller has it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ground {
-    is_unsure: bool,
     deadline: Option<Instant>,
     first: Instant,
     extensions: u32,
@@ -28,12 +27,12 @@ pub(super) struct Ground {
 
 impl Ground {
     const fn of(task: &Task, let_go_at: Global) -> Self {
-        let &Task { is_unsure, deadline, first, extensions, began, ttl_ms, .. } = task;
-        Self { is_unsure, deadline, first, extensions, began, ttl_ms, let_go_at }
+        let &Task { deadline, first, extensions, began, ttl_ms, .. } = task;
+        Self { deadline, first, extensions, began, ttl_ms, let_go_at }
     }
 
     const fn put(self, task: &mut Task) {
-        (task.is_unsure, task.deadline, task.first) = (self.is_unsure, self.deadline, self.first);
+        (task.deadline, task.first) = (self.deadline, self.first);
         (task.extensions, task.began, task.ttl_ms) = (self.extensions, self.began, self.ttl_ms);
     }
 }

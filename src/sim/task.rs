@@ -32,8 +32,6 @@ pub(super) struct Task {
     /// The name of this holding, for the oracle.
     pub(super) holder: u64,
     pub(super) min_validity: Duration,
-    /// An extension was written that did not win: it may still run.
-    pub(super) is_unsure: bool,
     /// The deadline that a quorum last gave its lease.
     pub(super) deadline: Option<Instant>,
     /// The deadline that its holder was last told.
@@ -84,7 +82,6 @@ impl Task {
             lease: None,
             holder: 0,
             min_validity: Duration::ZERO,
-            is_unsure: false,
             deadline: None,
             told: None,
             first: Instant::default(),
@@ -263,7 +260,6 @@ impl World {
                 this.min_validity = min_validity;
                 this.began = began;
                 this.ttl_ms = acquire.ttl.as_millis() as u64;
-                this.is_unsure = false;
                 this.call = call;
                 if op.is_some() {
                     self.call_began(client, task, key);
@@ -518,8 +514,6 @@ impl World {
         this.holder = holder;
         this.ttl_ms = ttl_ms;
         this.min_validity = Duration::ZERO;
-        // An adoption is an extension: a node that has not answered may still run it.
-        this.is_unsure = true;
     }
 
     /// An operation is under way, which must have ended by `ends`.
