@@ -45,7 +45,7 @@ class locks {
   void serve() {
     driver_.drive();
     driver_.completions([](const redbolt_completion &done, const redbolt::error &why) {
-      /* It comes with the function of the lock's call, which has run and is gone: ask remaining(). */
+      /* A lost lease names the function of its lock call, which has run and is gone. Ask remaining(). */
       if (done.event == REDBOLT_LEASE_LOST) return;
       std::unique_ptr<handler> then(static_cast<handler *>(done.user));
       (*then)(done, why);

@@ -30,7 +30,7 @@ pub(crate) enum ReleaseStep {
     DelIfEq,
     /// `DELEX .. IFEQ`: Redis from 8.4, Dragonfly from 1.37, Valkey from 9.2.
     DelEx,
-    /// `EVAL`: it needs no loaded script, and so no second step.
+    /// `EVAL`.
     Eval,
 }
 

@@ -574,8 +574,8 @@ impl Engine {
         self.locks.nodes.reach_owed(now);
     }
 
-    /// The client is about to end: from now on it hands no lock over. That needs a second step if a
-    /// node refuses the script, or if no waiter hears of it.
+    /// The client is about to end: from now on it hands no lock over. A hand-over needs a second step
+    /// if a node refuses the script, or if no waiter hears of it.
     pub fn begin_close(&mut self) {
         let settings = &mut self.locks.settings;
         (settings.is_closing, settings.transfers_in_row) = (true, 0);
