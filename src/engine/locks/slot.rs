@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //!
-//! - A slot is freed only when no pending answer, no debt, no operation and no lease names it. So a
-//!   late answer always finds the attempt to which it belongs.
+//! - A slot is freed only when no pending answer, debt, offer, operation or lease names it. So a late
+//!   answer always finds the attempt to which it belongs.
 //! - Handles carry a generation, so a handle to a freed slot finds nothing.
 
 use super::fences::Fences;

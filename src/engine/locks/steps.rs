@@ -45,7 +45,7 @@ pub(in crate::engine) enum TokenInput {
     Leave,
     Release,
     GiveAway,
-    /// No answer, debt, operation or lease names the token any more.
+    /// No answer, debt, offer, operation or lease names the token any more.
     Forget,
 }
 
