@@ -101,7 +101,7 @@ impl Address {
             _ => return Err(wrong("the scheme must be redis://, rediss:// or unix://")),
         };
         if url.has_fragment() || !is_unix && url.has_query() {
-            return Err(wrong("nothing may follow the database number"));
+            return Err(wrong("nothing may follow host:port/database, neither ? nor #"));
         }
         let (endpoint, database) = if is_unix {
             let number = match url.query().map(|query| query.as_str().strip_prefix("db=")) {

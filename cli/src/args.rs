@@ -41,7 +41,7 @@ Exit codes:
          lock, run: other data is under the name
   70     run: a lock was lost, or --max-hold was over;
          elect: CMD ended after its term;
-         unlock, extend: it is no longer held
+         unlock, extend: the lock is no longer held
   71     the operating system refused something
   75     the lock is taken; ls --wait: a lock still has no vote to spare
   77     no quorum: nodes refuse the user, the password or a command
@@ -58,7 +58,7 @@ pub(crate) struct Global {
     /// The masters, comma-separated: redis://host:port, rediss://.. for TLS, unix:///path, host:port
     #[arg(long, global = true, value_name = "URL,..")]
     pub(crate) nodes: Option<String>,
-    /// The masters that will replace --nodes: a lock then needs a quorum of both lists [default: none]
+    /// The masters that will replace --nodes: a lock then needs a quorum of each list [default: none]
     #[arg(long, global = true, value_name = "URL,..")]
     pub(crate) next_nodes: Option<String>,
     /// Longest TTL that any client of these locks uses [default: 30s]
@@ -147,7 +147,7 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Without --nodes it starts five embedded nodes. While the sale goes on, one is killed, one hangs, \
+Without --nodes the demo starts five embedded nodes. While the sale goes on, one is killed, one hangs, \
 and two restart without their memory. With --nodes the demo makes no node fail.
 
 Exit code 0 only if every piece was sold exactly once, else 1.
@@ -183,8 +183,8 @@ pub(crate) struct NodeArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A fence is a number that grows with every holder of the lock. Give it to the resource with each \
-write, and let the resource refuse a lower one than it has seen: then a holder that was stopped \
-until its lock was over can no longer write.
+write, and let the resource refuse a number below the highest it has seen: then a holder that \
+was stopped until its lock was over can no longer write.
 
 Example:  redbolt lock sku:42 --ttl 30s --wait 5s
           redbolt lock sku:42 --ttl 30s --fence      prints the fence too
@@ -232,7 +232,7 @@ pub(crate) struct ShareArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-With --force it names the holder, asks, and takes the lock from that holder and no other: if \
+With --force redbolt names the holder, asks, and takes the lock from that holder and no other: if \
 another client has got it meanwhile, that client keeps it. This does not stop the holder: it \
 works on until it learns of its loss, so stop it first, or let the resource refuse it by its \
 fence. The holder is told: redbolt run and elect look at once, and end CMD within their --grace. \
@@ -349,7 +349,7 @@ pub(crate) struct RunArgs {
     /// One attempt, as without --wait
     #[arg(short, long, conflicts_with = "wait")]
     pub(crate) no_wait: bool,
-    /// Exit code when a lock is taken; with 0 nothing is printed either, except with --json
+    /// Exit code when a lock is taken; with 0 redbolt prints no error either, except with --json
     /// [default: 75]
     #[arg(short = 'E', long, value_name = "CODE")]
     pub(crate) conflict_exit_code: Option<u8>,
@@ -359,7 +359,7 @@ pub(crate) struct RunArgs {
     /// Name of the holder, 1 to 64 letters, digits and .-_+@/ [default: run/ and CMD's file]
     #[arg(long, value_name = "WHO")]
     pub(crate) name: Option<String>,
-    /// Longest time to hold the locks; then CMD is ended as if a lock were lost [default: no limit]
+    /// Longest time to hold the locks; then redbolt ends CMD as if a lock were lost [default: no limit]
     #[arg(long, value_name = "D", value_parser = duration)]
     pub(crate) max_hold: Option<Duration>,
     /// Take the lock with a fence, for a single KEY; CMD finds it in its environment as
@@ -392,8 +392,8 @@ pub(crate) struct ElectArgs {
     /// Name of the election: the name of its lock
     #[arg(value_name = "NAME", value_parser = key_parser())]
     pub(crate) election: Name,
-    /// TTL of the lock: how long after the death of a leader another leads at the latest [default: 3s,
-    /// or --max-ttl if that is less]
+    /// TTL of the lock: if a leader dies, another leads within this time [default: 3s, or --max-ttl if
+    /// that is less]
     #[arg(long, value_name = "D", value_parser = ttl)]
     pub(crate) ttl: Option<Duration>,
     /// What this candidate is called, 1 to 64 letters, digits and .-_+@/ [default: elect/ and CMD's
@@ -411,18 +411,18 @@ pub(crate) struct ElectArgs {
 }
 
 const ELECT_HELP: &str = "\
-It waits, for as long as it takes, until this candidate leads, and runs CMD. A term is a lock \
+redbolt waits, for as long as it takes, until this candidate leads, and runs CMD. A term is a lock \
 that is extended at each third of its TTL. When the term cannot be extended or is taken away, CMD \
 and its process group get TERM, and KILL before the term would have ended, as with redbolt run; \
-then it waits to lead again. So CMD runs on one machine at a time.
+then redbolt waits to lead again. So CMD runs on one machine at a time.
 
 When CMD ends by itself, redbolt resigns, so that another candidate follows at once, and ends \
 with CMD's own code. redbolt passes INT, TERM, HUP, QUIT, USR1 and USR2 on to CMD. While redbolt \
 waits, INT, TERM, HUP and QUIT end redbolt. CMD is killed when redbolt is.
 
 CMD finds the name of the election in $REDBOLT_KEY, and with --fence a number in $REDBOLT_FENCE \
-that grows from leader to leader: a resource that refuses a lower one than it has seen is safe \
-from a leader that was paused.
+that grows from leader to leader: a resource that refuses a number below the highest it has seen \
+is safe from a leader that was paused.
 
 Example:  redbolt elect scheduler -- ./scheduler
           redbolt elect scheduler --ttl 3s --name \"$HOSTNAME\" -- ./scheduler
@@ -466,8 +466,8 @@ redbolt takes several locks at once, all or none, and holds them as one: if one 
 ended. Commands that want the same locks in another order cannot deadlock.
 
 A fence is a number that grows with every holder of the lock. CMD gives $REDBOLT_FENCE to the \
-resource with each write, and the resource refuses a lower one than it has seen: then no CMD of \
-an earlier holder can write any more. Without --fence CMD has no REDBOLT_FENCE. Fences compare \
+resource with each write, and the resource refuses a number below the highest it has seen: then \
+no CMD of an earlier holder can write any more. Without --fence CMD has no REDBOLT_FENCE. Fences compare \
 within one lock only, so --fence takes one KEY.
 
 With one KEY, CMD finds it in $REDBOLT_KEY, and the token of its lock in $REDBOLT_TOKEN; with \
@@ -492,7 +492,7 @@ Example:  redbolt run nightly-report --ttl 10s --wait 1m -- ./report.sh --all
 A node without a vote, as after a restart, counts as not answering: the verdict is unknown (exit \
 code 69) as long as such nodes may have lost a lock.
 
-With --watch it goes on until it is interrupted: a live view on a terminal, one line per change \
+With --watch redbolt goes on until a signal ends it: a live view on a terminal, one line per change \
 elsewhere, and with --json one object per look, each on its own line.
 
 Example:  redbolt status sku:42
@@ -513,7 +513,7 @@ pub(crate) struct StatusArgs {
 #[command(after_help = "\
 Exit code 0 when all nodes vote and locks are safe. 1 when locks are safe and some node does not \
 vote (degraded). 78 when no lock can be taken, or two clients could come to hold one (unsafe). A \
-note changes nothing. --max-ttl, --quorum and the guards must be those of the clients.
+note does not change the exit code. --max-ttl, --quorum and the guards must be those of the clients.
 
 For scripts that restart nodes one by one: --wait looks again until all nodes vote and locks are \
 safe.
@@ -556,6 +556,7 @@ Example:  redbolt completions bash > /etc/bash_completion.d/redbolt
           redbolt completions zsh > ~/.zfunc/_redbolt
           redbolt completions fish > ~/.config/fish/completions/redbolt.fish")]
 pub(crate) struct CompletionsArgs {
+    /// The shell
     #[arg(value_name = "bash|elvish|fish|powershell|zsh", hide_possible_values = true)]
     pub(crate) shell: Shell,
 }

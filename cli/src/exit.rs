@@ -394,7 +394,7 @@ impl From<LockError> for Failure {
             LockError::InvalidTtl { ttl, most, .. } => Self::ttl(&error, ttl > most),
             LockError::NoFences { .. } => Self::new(USAGE, "config", error.to_string()),
             LockError::ReservedKey => Self::usage(error.to_string())
-                .hint("a slot is taken by the name of its lock, with --slots, --read or --write"),
+                .hint("to take a slot, name its lock, with --slots, --read or --write"),
             LockError::InvalidKey { .. } | LockError::InvalidKeys { .. } => {
                 Self::usage(error.to_string())
             }

@@ -97,7 +97,7 @@ fn quorum(nodes: &[&Examined], quorum: usize, clients: &Clients) -> (Level, Stri
             None => "start or repair the nodes above".to_owned(),
         };
         let text = format!(
-            "only {voting} of {} can vote, and a lock needs {quorum}, so no lock can be had: {remedy}",
+            "only {voting} of {} can vote, and a lock needs {quorum}, so no client can take one: {remedy}",
             counted(count, "node")
         );
         return (Level::Unsafe, text);
