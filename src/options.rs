@@ -35,7 +35,7 @@ pub struct LockOptions {
     pub(crate) keep_alive: bool,
     pub(crate) is_woken: bool,
     pub(crate) is_fenced: bool,
-    /// The holder is a leader, and writes its name beside the lock.
+    /// The holder writes its name beside the lock.
     pub(crate) is_announced: bool,
     /// For how long the lease may linger, in milliseconds; zero if it may not.
     pub(crate) linger_ms: u32,

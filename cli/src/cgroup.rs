@@ -22,7 +22,7 @@ pub(crate) struct Cgroup {
 }
 
 impl Cgroup {
-    /// A new one below that of this process.
+    /// A new cgroup below that of this process.
     pub(crate) fn make() -> Option<Self> {
         let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
         let own = fs::read_to_string("/proc/self/cgroup").ok()?;
@@ -40,7 +40,7 @@ impl Cgroup {
         None
     }
 
-    /// The one that `run` has made and named to its other processes.
+    /// The cgroup that `run` has made and named to its other processes.
     pub(crate) fn named(folder: &OsStr) -> Option<Self> {
         (!folder.is_empty()).then(|| Self { folder: folder.into() })
     }

@@ -112,8 +112,8 @@ mod linux {
             self.look();
         }
 
-        /// Reaps the processes that were left to this one, until a child has ended for which others
-        /// wait.
+        /// Reaps the ended processes that this one inherited. Stops at an ended child for which
+        /// other code waits.
         pub(crate) fn reap(&self, command: Pid) {
             while let Ok(WaitStatus::Exited(pid, _) | WaitStatus::Signaled(pid, ..)) =
                 waitid(Id::All, ENDED)

@@ -22,8 +22,8 @@ pub(crate) fn interval(interval: Duration) -> Result<Duration, Failure> {
     Ok(interval)
 }
 
-/// A client for `status`: a quorum can vote and the other nodes have had their `node_timeout`; or
-/// as for `doctor`.
+/// A client for `status`, once a quorum can vote and the other nodes have had their `node_timeout`;
+/// without a quorum as [`opened`].
 pub(crate) fn client(global: &Global) -> Result<(Client, Config), Failure> {
     client_until(global, None)
 }

@@ -29,7 +29,7 @@ pub(crate) fn run(global: &Global, args: &LsArgs) -> Result<(), Failure> {
     let lists = settings::quorums(global, &config)?;
     let limit = usize::try_from(args.limit).unwrap_or(usize::MAX);
     let end = args.wait.map(|wait| now() + wait);
-    // A user who waits is told also of locks that could never have a vote to spare.
+    // Tell a user who waits also of locks that could never have a vote to spare.
     let is_strict = args.wait.is_some() && need_all(&lists);
     let mut before = None;
     let (mut listing, count, is_unknown) = loop {

@@ -80,8 +80,8 @@ pub(crate) fn us(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// What is said of nodes: each text once, behind the names of its nodes. If these are several, and
-/// all `count` nodes, their name is `all`.
+/// The texts about nodes, each once, behind the names of its nodes. If a text is about all `count`
+/// nodes, and they are several, their name is `all`.
 pub(crate) fn together<'a>(
     said: impl Iterator<Item = (&'a str, &'a str)>,
     count: usize,

@@ -74,7 +74,7 @@ impl Setting {
     }
 }
 
-/// A setting whose field has the same name, and is read and shown by these.
+/// A setting. `$read` reads the field, and `$show` shows it.
 macro_rules! setting {
     ($name:literal, $default:literal, $field:ident, $read:expr, $show:expr) => {
         setting!($name, $default, $field, $read, $show, false)

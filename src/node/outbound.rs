@@ -26,8 +26,7 @@ impl Node {
         (self.room, self.debts) = (room, Debts::new(room.debts));
     }
 
-    /// Writes a request, unless too much waits for the node. `attended` is the time on the attended
-    /// clock.
+    /// Writes a request, unless too much waits for the node.
     pub(crate) fn request(&mut self, request: Request, bytes: &[u8], attended: Instant) -> bool {
         let limit = self.room.output_len;
         let limit = if self.is_stalled() { limit / STALLED_PART } else { limit };

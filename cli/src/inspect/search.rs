@@ -55,9 +55,9 @@ pub(crate) struct Searched {
 /// Lists the locks whose keys match `pattern` behind the `prefix`, at most `limit`, with their
 /// holders. It lists string keys of any library, without the keys that stand beside locks.
 ///
-/// Each node is searched step by step, so that other clients get their turn in between. Then all
-/// nodes are asked for the values of the found keys. Last, one node after the other is asked for
-/// the list of its clients, until all holders are named.
+/// It searches each node step by step, so that other clients get their turn in between. Then it
+/// asks all nodes for the values of the found keys. Last, it asks one node after the other for the
+/// list of its clients, until all holders have names.
 pub(crate) fn search(
     client: &Client,
     prefix: &[u8],

@@ -23,7 +23,7 @@ pub(in crate::engine) struct Keep {
     pub(in crate::engine) slot: Option<SlotIndex>,
     /// The acquisition or adoption from which the lease came.
     pub(in crate::engine) op: OpId,
-    /// The holder is a leader, and writes its name beside the lock.
+    /// The holder writes its name beside the lock.
     pub(in crate::engine) is_announced: bool,
     /// Its claim, once the lease has begun.
     pub(in crate::engine) claim: Option<Claimed>,
@@ -37,7 +37,7 @@ pub(in crate::engine) struct Keep {
     pub(in crate::engine) extend_at: Instant,
 }
 
-/// The claim of a leader beside the lock of its lease.
+/// The claim of a holder beside the lock of its lease.
 #[derive(Clone, Debug)]
 pub(in crate::engine) struct Claimed {
     pub(in crate::engine) value: TokenBytes,

@@ -19,7 +19,7 @@ pub(in crate::engine) struct Heir {
     pub(in crate::engine) ttl_ms: u32,
     /// The nodes that run the script; the others get the plain release.
     pub(in crate::engine) nodes: NodeMask,
-    /// The node by which later messages come behind the hand-over.
+    /// The node for later messages: there they come behind the hand-over.
     pub(in crate::engine) near: NodeId,
     /// The place in the waiter's message where each script names its node.
     pub(in crate::engine) mark_at: usize,

@@ -26,7 +26,7 @@ impl Prefix {
     /// Whether the key goes to the nodes unchanged: without a prefix, every allowed key does.
     #[inline]
     pub(crate) fn is_plain(&self, key: &[u8]) -> bool {
-        // An empty key wraps around to the longest there is.
+        // The length of an empty key wraps around, and is too great.
         key.len().wrapping_sub(1) < self.plain_len_max && !is_reserved(key)
     }
 

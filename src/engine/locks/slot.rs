@@ -38,7 +38,7 @@ pub(in crate::engine) struct Slot {
     pub(in crate::engine) generation: u32,
     /// The operation under way, or not yet reported.
     pub(in crate::engine) op: Option<OpIndex>,
-    /// A word of the caller.
+    /// A number of the caller's: the place of the lease in its pool.
     pub(in crate::engine) word: u32,
     pub(in crate::engine) ttl_ms: u32,
     /// The longest TTL that any command for this slot carried.

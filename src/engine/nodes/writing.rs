@@ -39,8 +39,7 @@ impl Nodes {
         self.all().into_iter().filter(|&id| self.at(id).takes_transfers()).collect()
     }
 
-    /// Writes a request to one node, unless too much waits for it. `attended` is the time on the
-    /// attended clock.
+    /// Writes a request to one node, unless too much waits for it.
     #[inline]
     pub(in crate::engine) fn request(
         &mut self,
