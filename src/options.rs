@@ -191,8 +191,8 @@ impl LockOptions {
         self
     }
 
-    /// The call fails ([`LockError::Expired`](crate::LockError::Expired)) if less validity than
-    /// this is left at the moment when it would return the lease.
+    /// The call returns no lease with less validity left than this. It releases such a lease, and
+    /// tries again or fails ([`LockError::Expired`](crate::LockError::Expired)).
     #[must_use]
     pub const fn min_validity(mut self, validity: Duration) -> Self {
         self.min_validity = validity;

@@ -107,7 +107,7 @@ pub(crate) fn add(object: &mut Value, fields: Value) {
     }
 }
 
-/// Colours for a terminal; none elsewhere, and none if NO_COLOR is set.
+/// Colours for a terminal; none elsewhere, with NO_COLOR, or on a dumb terminal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Paint {
     on: bool,
