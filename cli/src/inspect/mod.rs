@@ -245,8 +245,8 @@ pub(crate) fn leader(client: &Client, key: &[u8]) -> Result<SeenLock, LockError>
     Ok(SeenLock::of(key, &client.nodes().wait(), &answers, &|nodes| client.has_quorum(nodes)))
 }
 
-/// The holder of the lock `key`. If it is a client of Redbolt, the command asks one node after the
-/// other for the list of its clients, until one lists the holder.
+/// The holder of the lock `key`. If a client of Redbolt holds it, the command asks one node after
+/// the other for its clients. It stops once a node lists the holder.
 pub(crate) fn holder(client: &Client, key: &[u8]) -> Result<SeenLock, LockError> {
     let query = Query::leader(&client.wire_key(key)?).all(&[b"INFO", b"clients"]);
     let answers = client.query(&query).wait()?;
