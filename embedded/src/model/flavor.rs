@@ -96,14 +96,6 @@ impl Flavor {
         }
     }
 
-    pub(crate) const fn no_script(self) -> &'static str {
-        if self.is_valkey() {
-            "NOSCRIPT No matching script."
-        } else {
-            "NOSCRIPT No matching script. Please use EVAL."
-        }
-    }
-
     /// The error of a script that calls a command with too few arguments.
     pub(crate) const fn script_argument(self) -> &'static str {
         if self.is_valkey() {

@@ -128,7 +128,7 @@ fn unknown_subcommand(args: Args<'_>) -> Vec<u8> {
 
 const NAME_LEN_MAX: usize = 32;
 const ECHO_LEN_MAX: usize = 128;
-const CONTAINERS: [&str; 3] = ["client", "config", "script"];
+const CONTAINERS: [&str; 2] = ["client", "config"];
 
 const ALL: u8 = 31;
 const VALKEY_91: u8 = 16;
@@ -155,7 +155,7 @@ fn container(call: &mut Call<'_>) {
 
 /// Sorted by name: [`find`] does a binary search.
 #[rustfmt::skip]
-static COMMANDS: [Command; 45] = [
+static COMMANDS: [Command; 40] = [
     command("auth", -2, LOADING_AND_STALE | NO_AUTH | BUSY, connection::auth),
     command("client", -2, LOADING_AND_STALE, container),
     command("client|getname", 2, LOADING_AND_STALE | BUSY_91, connection::client_getname),
@@ -174,7 +174,6 @@ static COMMANDS: [Command; 45] = [
     only(VALKEY_91, command("delifeq", 3, WRITE, strings::delifeq)),
     command("echo", 2, LOADING_AND_STALE, connection::echo),
     command("eval", -3, 0, script::eval),
-    command("evalsha", -3, 0, script::evalsha),
     command("exists", -2, 0, keys::exists),
     command("flushall", -1, WRITE, keys::flushall),
     command("flushdb", -1, WRITE, keys::flushdb),
@@ -189,10 +188,6 @@ static COMMANDS: [Command; 45] = [
     command("quit", -1, LOADING_AND_STALE | NO_AUTH | BUSY | SUBSCRIBED, connection::quit),
     command("reset", 1, LOADING_AND_STALE | NO_AUTH | BUSY | SUBSCRIBED, connection::reset),
     command("rpush", -3, WRITE | DENY_OOM, keys::rpush),
-    command("script", -2, 0, container),
-    command("script|exists", -3, 0, script::exists),
-    command("script|flush", -2, 0, script::flush),
-    command("script|load", 3, STALE, script::load),
     command("select", 2, LOADING_AND_STALE | BUSY_91, connection::select),
     command("set", -3, WRITE | DENY_OOM, strings::set),
     command("subscribe", -2, LOADING_AND_STALE | SUBSCRIBED, pubsub::subscribe),

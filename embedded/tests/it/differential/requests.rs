@@ -5,9 +5,7 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 use rand::{RngExt as _, SeedableRng as _};
 
-use crate::pair::{
-    ACQUIRE, ACQUIRE_SHA, EXTEND, RAISE, RAISE_SHA, RELEASE, Request, TRANSFER, TRANSFER_SHA,
-};
+use crate::pair::{ACQUIRE, EXTEND, RAISE, RELEASE, Request, TRANSFER};
 
 /// A stream of random requests.
 pub(crate) struct Requests {
@@ -81,12 +79,7 @@ impl Requests {
             "SA" => ACQUIRE.into(),
             "SU" => RAISE.into(),
             "ST" => TRANSFER.into(),
-            "HT" => TRANSFER_SHA.into(),
-            "HA" => ACQUIRE_SHA.into(),
-            "HU" => RAISE_SHA.into(),
             "N" => self.one(&FENCES).into(),
-            "HR" => "ae3671744a5dbb24ea37ef607b8b10ac7856d43e".into(),
-            "HE" => "0BE193F9697B4b30826e1bc553c0064e0e04668c".into(),
             "O" => {
                 for word in self.one(&SET_OPTIONS).split(' ') {
                     self.fill(word, args);
@@ -119,20 +112,16 @@ const FENCING: &[&str] = &[
     "EVAL SA 2 K b V T N P",
     "EVAL SU 2 K a V N P",
     "EVAL SU 2 K b V N P",
-    "EVALSHA HA 2 K a V P N P",
-    "EVALSHA HU 2 K a V N P",
     "EVAL SA 1 K a V P N P",
     "EVAL SU 1 K V N P",
 ];
 const TRANSFERS: &[&str] = &[
     "SET a v",
     "SET a v PX P",
-    "SCRIPT LOAD ST",
     "EVAL ST 1 a v v P a V",
     "EVAL ST 1 a v v T a V",
     "EVAL ST 1 a v v P K V",
     "EVAL ST 1 K V V P a V",
-    "EVALSHA HT 1 a v v P a V",
 ];
 const FENCES: [&str; 6] = ["0", "9", "10", "11", "1795000000000000", "9007199254740990"];
 const AMOUNTS: [&str; 9] = [
@@ -166,9 +155,8 @@ const SET_OPTIONS: [&str; 16] = [
 ];
 /// `K` is a key, `V` a value, `P` a proper amount of time, `T` any amount, `O` options of SET, `E`
 /// of PEXPIRE.
-/// `SR` and `SE` are the scripts, and `HR` and `HE` their hashes. `SA`, `SU`, `HA` and `HU` are
-/// those of fences, and `N` is a fence. `ST` and `HT` are those of a hand-over. Important rows come
-/// more than once.
+/// `SR` and `SE` are the scripts. `SA` and `SU` are those of fences, and `N` is a fence. `ST` is that
+/// of a hand-over. Important rows come more than once.
 const TEMPLATES: &[&str] = &[
     "SET K V",
     "SET K V NX PX T",
@@ -212,17 +200,9 @@ const TEMPLATES: &[&str] = &[
     "RPUSH K V",
     "EVAL SR 1 K V",
     "EVAL SE 1 K V T",
-    "EVALSHA HR 1 K V",
-    "EVALSHA HE 1 K V P",
     "EVAL SR T K V",
     "EVAL SE 1 K",
     "EVAL SR 0 V",
-    "SCRIPT LOAD SA",
-    "SCRIPT LOAD SU",
-    "SCRIPT LOAD SR",
-    "SCRIPT LOAD SE",
-    "SCRIPT EXISTS HR HE V",
-    "SCRIPT FLUSH",
     "PING",
     "PING V",
     "ECHO V",
@@ -249,7 +229,6 @@ const RARE: &[&str] = &[
     "CLIENT SETINFO LIB-NAME V",
     "CLIENT V",
     "CLIENT NO-TOUCH on",
-    "SCRIPT V K",
     "CONFIG SET maxmemory-policy V",
     "CONFIG SET V V",
     "CONFIG V",
