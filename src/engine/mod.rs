@@ -12,8 +12,8 @@
 //!    reading from just before.
 //! 3. Drain: [`Engine::poll_event`] with a new clock reading, [`Engine::poll_connection`], and
 //!    [`Engine::drain_output`], or [`Engine::output`], for the nodes of [`Engine::poll_writes`]. If
-//!    you show deadlines and votes to others, [`Engine::poll_change`] and
-//!    [`Engine::poll_late_vote`] name the leases that changed.
+//!    you show deadlines and votes to others, [`Engine::poll_change`] names the leases that
+//!    changed.
 //! 4. Come back at [`Engine::next_deadline`], or when a socket is ready.
 //!
 //! # Contract
