@@ -54,7 +54,7 @@ fn extension(rig: &mut Rig) -> bool {
     let Some(Event::Lock { result: Ok(lease), .. }) = rig.engine.poll_event(rig.now) else {
         return false;
     };
-    while rig.engine.poll_late_vote().is_some() {}
+    while rig.engine.poll_change().is_some() {}
     let extended = rig.engine.extend(lease, TTL, rig.now);
     rig.send();
     rig.answer(b"+OK\r\n");

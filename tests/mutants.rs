@@ -18,7 +18,7 @@ const SEEDS: u64 = 6_000;
 /// out of date, the hunt takes longer.
 const CAUGHT_BY: &[(Mutant, u64)] = &[
     (Mutant::AnnouncementUnheard, 129),
-    (Mutant::AttemptLeftBesideTransfer, 293),
+    (Mutant::AttemptLeftBesideTransfer, 1081),
     (Mutant::AwaitedSetMovesT0, 1184),
     (Mutant::ClaimKept, 386),
     (Mutant::ClockReadAfterWrite, 125),
@@ -44,7 +44,7 @@ const CAUGHT_BY: &[(Mutant, u64)] = &[
     (Mutant::PartOfSetKept, 82),
     (Mutant::PollLate, 33),
     (Mutant::RecreatedKeyCountsAsExtended, 36),
-    (Mutant::RefusalAccepted, 8172),
+    (Mutant::RefusalAccepted, 76),
     (Mutant::ReleaserBarges, 37),
     (Mutant::SecondListForgottenInChange, 135),
     (Mutant::SiblingNotWoken, 94),

@@ -153,7 +153,7 @@ fn hold(rig: &mut Rig, count: usize) -> Anything<Vec<LeaseId>> {
             leases.push(result?);
         }
     }
-    while rig.engine.poll_late_vote().is_some() {}
+    while rig.engine.poll_change().is_some() {}
     Ok(leases)
 }
 

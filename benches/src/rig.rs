@@ -112,7 +112,7 @@ impl Rig {
         let Some(Event::Lock { result: Ok(lease), .. }) = self.engine.poll_event(self.now) else {
             return Err("not locked".into());
         };
-        while self.engine.poll_late_vote().is_some() {}
+        while self.engine.poll_change().is_some() {}
         self.engine.unlock(lease, self.now)?;
         Ok(())
     }

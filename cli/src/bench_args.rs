@@ -1,7 +1,6 @@
 //! The options of `redbolt bench`.
 
 use std::num::NonZeroU64;
-use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, value_parser};
 
@@ -9,9 +8,7 @@ use clap::{Args, ValueEnum, value_parser};
 #[command(after_help = "\
 Without nodes it measures on five embedded ones, which share this machine's processors.
 
-Example:  redbolt bench --mode throughput --in-flight 256 --seconds 5 --poll spin
-          redbolt bench --json > saved.json     and later, with the same options:
-          redbolt bench --compare saved.json")]
+Example:  redbolt bench --mode throughput --in-flight 256 --seconds 5 --poll spin")]
 pub(crate) struct BenchArgs {
     /// One lock at a time, or many at once
     #[arg(
@@ -33,9 +30,6 @@ pub(crate) struct BenchArgs {
     /// How to wait for answers: park sleeps, spin keeps one processor busy
     #[arg(long, value_name = "spin|park", default_value = "park", hide_possible_values = true)]
     pub(crate) poll: Polling,
-    /// Print this run beside one that was saved with --json, and their ratio
-    #[arg(long, value_name = "FILE.json")]
-    pub(crate) compare: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

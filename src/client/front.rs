@@ -242,7 +242,7 @@ impl Front {
 
     /// The engine may have changed a lease by itself.
     pub(crate) fn copy(&mut self, engine: &Engine, id: LeaseId) {
-        self.pool.copy_deadline(engine, id);
+        self.pool.copy_change(engine, id);
     }
 
     // ---- inside ----

@@ -55,12 +55,12 @@ impl Driver {
                 Completion { id: op, result: Outcome::Adopt(result) }
             }
             Event::Extend { op, lease, result } => {
-                self.pool.copy_deadline(&self.engine, lease);
+                self.pool.copy_change(&self.engine, lease);
                 Completion { id: op, result: Outcome::Extend(result) }
             }
             Event::Unlock { op, result } => Completion { id: op, result: Outcome::Unlock(result) },
             Event::Lost { op, lease, cause } => {
-                self.pool.copy_deadline(&self.engine, lease);
+                self.pool.copy_change(&self.engine, lease);
                 Completion { id: op, result: Outcome::Lost(cause) }
             }
             Event::Query { op, answers } => Completion { id: op, result: Outcome::Query(answers) },
@@ -85,16 +85,7 @@ impl Driver {
     /// Copies the changes that the engine made by itself to the leases.
     pub(super) fn copy_changes(&mut self) {
         while let Some(id) = self.engine.poll_change() {
-            self.pool.copy_deadline(&self.engine, id);
-        }
-    }
-
-    /// Copies votes that late answers changed to the leases.
-    pub(super) fn copy_late_votes(&mut self) {
-        while let Some(id) = self.engine.poll_late_vote() {
-            if let Some(place) = self.engine.word(id) {
-                self.pool.set_votes(place, id, self.engine.votes(id));
-            }
+            self.pool.copy_change(&self.engine, id);
         }
     }
 }

@@ -347,13 +347,14 @@ impl LeasePool {
         }
     }
 
-    /// Copies the engine's deadline to the lease, and whether the lease is lost.
-    pub(crate) fn copy_deadline(&mut self, engine: &Engine, id: LeaseId) {
+    /// Copies the engine's deadline and votes to the lease, and whether the lease is lost.
+    pub(crate) fn copy_change(&mut self, engine: &Engine, id: LeaseId) {
         let (Some(place), Some(deadline)) = (engine.word(id), engine.deadline(id)) else { return };
         if let Some(state) = self.states.get(place as usize).filter(|state| state.id == id) {
             let before = state.deadline.swap(deadline.as_nanos(), Ordering::Release);
             // A lease that ends sooner may end a wait.
             self.has_lost |= deadline.as_nanos() < before;
+            state.votes.store(engine.votes(id).bits(), Ordering::Relaxed);
         }
         if engine.is_lost(id) {
             self.set_lost(place, id);
@@ -373,12 +374,6 @@ impl LeasePool {
     pub(crate) fn set_lost(&mut self, place: u32, id: LeaseId) {
         if let Some(state) = self.states.get(place as usize).filter(|state| state.id == id) {
             self.has_lost |= !state.is_lost.swap(true, Ordering::Release);
-        }
-    }
-
-    pub(crate) fn set_votes(&self, place: u32, id: LeaseId, votes: NodeMask) {
-        if let Some(state) = self.states.get(place as usize).filter(|state| state.id == id) {
-            state.votes.store(votes.bits(), Ordering::Relaxed);
         }
     }
 }

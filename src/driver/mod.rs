@@ -236,7 +236,7 @@ impl Driver {
     /// As [`extend`](Self::extend), for a lease of this driver of which the caller has only the id.
     pub(crate) fn extend_id(&mut self, lease: LeaseId, ttl: Duration) -> Result<OpId, ExtendError> {
         let op = self.engine.extend(lease, ttl, clock::now());
-        self.pool.copy_deadline(&self.engine, lease);
+        self.pool.copy_change(&self.engine, lease);
         op
     }
 
@@ -406,7 +406,6 @@ impl Driver {
             self.set_wall_clock(now);
         }
         self.read();
-        self.copy_late_votes();
         self.collect_dropped(now);
         self.engine.handle_timeout(now);
         self.copy_changes();

@@ -533,18 +533,11 @@ impl Engine {
         self.locks.next_due()
     }
 
-    /// The next lease whose deadline the engine moved by itself: it extended the lease, began to
-    /// extend it, or lost it. The list holds each lease once, so even unread it is never longer
-    /// than the leases.
+    /// The next lease that changed by itself. Its deadline moved, because the engine extended the
+    /// lease, began to extend it, or lost it; or a late answer changed its votes. The list holds each
+    /// lease once, so even unread it is never longer than the leases.
     pub fn poll_change(&mut self) -> Option<LeaseId> {
         std::iter::from_fn(|| self.locks.poll_change()).find_map(|lease| self.sets.known_as(lease))
-    }
-
-    /// The next lease whose votes a late answer changed. The list holds each lease once, so even
-    /// unread it is never longer than the leases.
-    pub fn poll_late_vote(&mut self) -> Option<LeaseId> {
-        let mut votes = std::iter::from_fn(|| self.locks.poll_late_vote());
-        votes.find_map(|lease| self.sets.known_as(lease))
     }
 
     /// The next notice about a node for people. The engine keeps the last notice of each node until

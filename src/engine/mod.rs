@@ -12,8 +12,8 @@
 //!    reading from just before.
 //! 3. Drain: [`Engine::poll_event`] with a new clock reading, [`Engine::poll_connection`], and
 //!    [`Engine::drain_output`], or [`Engine::output`], for the nodes of [`Engine::poll_writes`]. If
-//!    you show deadlines and votes to others, [`Engine::poll_change`] and
-//!    [`Engine::poll_late_vote`] name the leases that changed.
+//!    you show deadlines and votes to others, [`Engine::poll_change`] names the leases that
+//!    changed.
 //! 4. Come back at [`Engine::next_deadline`], or when a socket is ready.
 //!
 //! # Contract
@@ -62,8 +62,6 @@ pub use event::{Event, LostCause};
 pub(crate) use happenings::notice::Notice;
 #[cfg(feature = "metrics")]
 pub use happenings::series::Series;
-#[cfg(feature = "metrics")]
-pub use happenings::ways::LeaseCounts;
 pub use locks::op::OpId;
 pub(crate) use locks::prefix::Prefix;
 pub use locks::slot::LeaseId;

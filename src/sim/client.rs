@@ -287,9 +287,6 @@ impl World {
                 if self.clients[client].engine.has_event() {
                     Stage::ResultsAt(self.clients[client].local(self.now))
                 } else {
-                    while self.clients[client].engine.poll_late_vote().is_some() {
-                        self.counts.path(Path::LateVote);
-                    }
                     self.check_ends(client);
                     Stage::Begin
                 }

@@ -56,8 +56,6 @@ counted! {
         NoReplicas,
         /// A server came back and was loading for a while.
         Loading,
-        /// A server's script cache was emptied.
-        ScriptFlush,
         /// A server no longer permitted some commands for a while.
         Denied,
         /// A server said for a while that it is in a cluster.

@@ -68,7 +68,7 @@ impl Plan {
         if is_calm {
             (self.late, self.cut, self.pause, self.one_byte) = (0, 0, 0, 0);
             (self.message_lost, self.message_late) = (0, 0);
-            self.faults = vec![Fault::Reset, Fault::Death, Fault::ScriptFlush];
+            self.faults = vec![Fault::Reset, Fault::Death];
         } else {
             (self.late, self.late_by, self.pause) = (20, 400 * MS, 10);
             self.faults = vec![

@@ -29,19 +29,24 @@ const FAULT_ROUNDS_MAX: u64 = 80;
 impl World {
     /// One more fault, or the end of all faults.
     pub(super) fn fault_due(&mut self) {
+        // A seed of hand-overs has no faults, and lasts for as many rounds.
+        let is_calm = self.plan.faults.is_empty();
+        let faults = if is_calm { self.fault_rounds } else { self.faults };
         let has_enough = if self.plan.strays.is_some() {
             !self.random.is_given()
         } else {
             self.counts.attempts >= ATTEMPTS_LEAST
                 && self.counts.leases >= LEASES_LEAST
-                && self.faults >= self.plan.faults_least
+                && faults >= self.plan.faults_least
         };
         self.fault_rounds += 1;
         if has_enough || self.fault_rounds > FAULT_ROUNDS_MAX {
             return self.heal();
         }
-        let fault = self.plan.faults[self.random.index(self.plan.faults.len())];
-        self.inflict(fault);
+        let drawn = self.random.index(self.plan.faults.len().max(1));
+        if let Some(&fault) = self.plan.faults.get(drawn) {
+            self.inflict(fault);
+        }
         let every = self.plan.fault_every;
         let after = self.random.between(every / 4, every * 2);
         self.after(after, Event::Fault);
@@ -123,7 +128,7 @@ impl World {
             // just between the two may keep a key up to its TTL.
             return;
         }
-        if !matches!(fault, Fault::ClockBack | Fault::ScriptFlush | Fault::Evicted) {
+        if !matches!(fault, Fault::ClockBack | Fault::Evicted) {
             node.unwell_until = now + spell + guard;
         }
         let life = node.life;
@@ -245,7 +250,6 @@ impl World {
                 node.forgot_at = Some(self.now);
                 self.carry(index);
             }
-            Fault::ScriptFlush => node.server.flush_scripts(),
             _ => return false,
         }
         self.scheduled(fault, index);

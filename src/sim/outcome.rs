@@ -1,5 +1,7 @@
 //! How operations end, and what their callers then believe.
 
+use std::cmp::Ordering;
+
 use super::client::SimClient;
 use super::counts::Path;
 use super::task::{Task, TaskState};
@@ -164,13 +166,19 @@ impl World {
             let Some(task) = this.tasks.iter().position(|task| task.lease == Some(lease)) else {
                 continue;
             };
+            let is_kept = this.tasks[task].is_kept;
             let deadline = this.engine.deadline(lease);
-            if deadline > this.tasks[task].deadline {
+            let moves = deadline.cmp(&this.tasks[task].deadline);
+            if moves == Ordering::Greater {
                 self.moved_on(client, task, false);
             }
             self.log(|_| format!("client {client} keeps {lease:?}, {remaining:?} left"));
-            if self.clients[client].tasks[task].is_kept {
-                self.counts.path(if is_extending { Path::KeepAliveBegun } else { Path::KeptAlive });
+            match moves {
+                _ if is_kept && is_extending => self.counts.path(Path::KeepAliveBegun),
+                Ordering::Greater if is_kept => self.counts.path(Path::KeptAlive),
+                // Only its votes have changed.
+                Ordering::Equal => self.counts.path(Path::LateVote),
+                Ordering::Less | Ordering::Greater => {}
             }
             self.told_deadline(client, task);
         }

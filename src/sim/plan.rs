@@ -387,7 +387,7 @@ impl Plan {
         // While a lock is held for long, its waiters are still, and only a wake comes soon.
         self.hold = random.pick(&[brief, brief, 40 * MS]);
         self.gap = random.pick(&[50 * US, 500 * US, 5 * MS]);
-        self.faults = vec![Fault::ScriptFlush];
+        self.faults = Vec::new();
         self.fault_every = 30 * MS;
     }
 
@@ -485,7 +485,7 @@ pub(super) const SCHEDULED: [Fault; 20] = [
     Fault::RoleChange,
     Fault::OutOfMemory,
     Fault::Misconf,
-    Fault::ScriptFlush,
+    Fault::LinkStall,
     Fault::Denied,
     Fault::Pause,
     Fault::Suspend,

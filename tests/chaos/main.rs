@@ -80,14 +80,13 @@ const SLOTTED: &str = "chaos";
 const BALANCE: u64 = 1_000;
 
 /// All that a majority bears.
-const FAULTS: [Fault; 7] = [
+const FAULTS: [Fault; 6] = [
     Fault::KillAndRestartEmpty,
     Fault::Freeze,
     Fault::StopWorkers,
     Fault::FillMemory,
     Fault::Demote,
     Fault::DropConnections,
-    Fault::FlushScripts,
 ];
 
 #[test]
@@ -199,7 +198,6 @@ enum Fault {
     /// At a bare quorum, a server may forget only locks for which another vote stands.
     FlushFullyHeld,
     DropConnections,
-    FlushScripts,
 }
 
 fn run(work: Work, quorum: Quorum, faults: &[Fault], rounds: usize) {
@@ -315,9 +313,6 @@ fn inflict(
         }
         Fault::DropConnections => {
             cluster.node(node).hang_up();
-        }
-        Fault::FlushScripts => {
-            assert_eq!(cluster.node(node).command(&["SCRIPT", "FLUSH"]), b"+OK\r\n");
         }
     }
 }

@@ -1,6 +1,5 @@
 //! `redbolt bench`: acquire and release on fresh keys, one at a time or many at once.
 
-mod compare;
 mod counts;
 mod keys;
 mod latency;
@@ -16,7 +15,6 @@ use crate::bench_args::{BenchArgs, Mode, Polling};
 use crate::exit::Failure;
 use crate::progress::Progress;
 use crate::signals::{ENDING, Signals};
-use compare::Saved;
 use limit::Limit;
 use report::Report;
 use setup::{Setup, nodes};
@@ -29,24 +27,20 @@ pub(crate) fn run(global: &Global, args: &BenchArgs) -> Result<(), Failure> {
     }
     let signals = Signals::watch(&ENDING, || {})?;
     let limit = Limit::of(args)?;
-    let saved = args.compare.as_deref().map(Saved::read).transpose()?;
     let (config, embedded) = nodes(global)?;
     let in_flight = match args.mode {
         Mode::Throughput => args.in_flight.map_or(IN_FLIGHT, Into::into),
         Mode::Latency => 1,
     };
     let setup = Setup::new(global, args, &config, in_flight, embedded.is_some())?;
-    if let Some(saved) = &saved {
-        saved.check(&setup)?;
-    }
     setup.tell();
-    let progress = Progress::bar();
+    let progress = Progress::spinner("measuring".to_owned());
     let spins = args.poll == Polling::Spin;
     let config = config.idle_strategy(if spins { IdleStrategy::Spin } else { IdleStrategy::Park });
     let counts = if args.mode == Mode::Throughput {
-        throughput::measure(config, in_flight, spins, limit, (&signals, &progress))?
+        throughput::measure(config, in_flight, spins, limit, &signals)?
     } else {
-        latency::measure(global, config, limit, (&signals, &progress))?
+        latency::measure(global, config, limit, &signals)?
     };
     drop(progress);
     if counts.cycles == 0
@@ -54,5 +48,5 @@ pub(crate) fn run(global: &Global, args: &BenchArgs) -> Result<(), Failure> {
     {
         return Err(failure.into());
     }
-    Report { setup: &setup, counts: &counts, saved: saved.as_ref() }.print(global.json)
+    Report { setup: &setup, counts: &counts }.print(global.json)
 }

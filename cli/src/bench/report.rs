@@ -2,7 +2,6 @@
 
 use serde_json::{Value, json};
 
-use super::compare::Saved;
 use super::counts::Counts;
 use super::setup::Setup;
 use crate::exit::{Failure, NO_QUORUM};
@@ -14,7 +13,6 @@ use crate::times::{QUANTILES, at, percentiles, precise};
 pub(super) struct Report<'a> {
     pub(super) setup: &'a Setup,
     pub(super) counts: &'a Counts,
-    pub(super) saved: Option<&'a Saved>,
 }
 
 impl Report<'_> {
@@ -49,10 +47,6 @@ impl Report<'_> {
             "release_us": percentiles(&counts.release),
         });
         add(&mut object, results);
-        if let Some(saved) = self.saved {
-            let compare = saved.json(&object);
-            add(&mut object, json!({ "compare": compare }));
-        }
         object
     }
 
@@ -70,9 +64,6 @@ impl Report<'_> {
         for (name, histogram) in [("acquire", &counts.acquire), ("release", &counts.release)] {
             let time = |(_, quantile)| format!("{:>9}", precise(at(histogram, quantile)));
             say(format_args!("{name}  {}", QUANTILES.map(time).join(" ")))?;
-        }
-        if let Some(saved) = self.saved {
-            say(format_args!("\n{}", saved.text(&self.json())))?;
         }
         Ok(())
     }

@@ -1,7 +1,6 @@
 //! The command as a process: one file for each promise.
 
 mod agreement;
-mod bench;
 mod cli;
 mod deployed;
 mod doctor;

@@ -114,8 +114,6 @@ fn wrong_usage_of_a_command_ends_with_64_on_one_line() {
         (&["status", "k", "--nodes", n, "--interval", "1s"], "--watch"),
         (&["status", "k", "--nodes", n, "--watch", "--interval", "0s"], "--interval"),
         (&["doctor", "--nodes", n, "--key", ""], "1 to 4096"),
-        (&["bench", "--compare", "/nope"], "/nope"),
-        (&["bench", "--compare", "Cargo.toml"], "not what redbolt bench --json prints"),
         (&["bench", "--seconds", "0"], "--seconds"),
         (&["bench", "--seconds", "nan"], "--seconds"),
         (&["bench", "--seconds", "inf"], "a number above zero"),

@@ -96,14 +96,6 @@ impl Flavor {
         }
     }
 
-    pub(crate) const fn no_script(self) -> &'static str {
-        if self.is_valkey() {
-            "NOSCRIPT No matching script."
-        } else {
-            "NOSCRIPT No matching script. Please use EVAL."
-        }
-    }
-
     /// The error of a script that calls a command with too few arguments.
     pub(crate) const fn script_argument(self) -> &'static str {
         if self.is_valkey() {
@@ -123,23 +115,5 @@ impl Flavor {
              HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and \
              select the RESP protocol version at the same time"
         }
-    }
-
-    /// The eviction policies that `CONFIG SET maxmemory-policy` takes.
-    pub(crate) fn policies(self) -> Vec<&'static str> {
-        let policies = [
-            "volatile-lru",
-            "volatile-lfu",
-            "volatile-random",
-            "volatile-ttl",
-            "volatile-lrm",
-            "allkeys-lru",
-            "allkeys-lfu",
-            "allkeys-random",
-            "allkeys-lrm",
-            "noeviction",
-        ];
-        let is_known = |policy: &&str| self == Self::Redis86 || !policy.ends_with("-lrm");
-        policies.into_iter().filter(is_known).collect()
     }
 }

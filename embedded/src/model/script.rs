@@ -4,11 +4,10 @@
 
 use super::call::Call;
 use super::flavor::Flavor;
-use super::keys::{When, left_ms, move_end};
+use super::keys::{left_ms, move_end};
 use super::keyspace::Value;
 use super::pubsub;
 use super::refusals::{NO_REPLICAS, READONLY, misconf};
-use super::server::SCRIPTS;
 use super::strings::{NOT_INTEGER, WRONG_TYPE};
 use crate::request::{Args, number};
 
@@ -16,7 +15,7 @@ use crate::request::{Args, number};
 struct Known {
     does: Does,
     text: &'static str,
-    /// SHA-1 of the text: the answer to `SCRIPT LOAD`.
+    /// SHA-1 of the text, by which errors name the script.
     sha1: &'static str,
 }
 
@@ -36,7 +35,7 @@ enum Does {
     Introduce,
 }
 
-const KNOWN: [Known; SCRIPTS] = [
+const KNOWN: [Known; 7] = [
     Known {
         does: Does::Release,
         text: "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) \
@@ -107,76 +106,9 @@ pub(super) fn eval(call: &mut Call<'_>) {
         Err(text) => return call.reply().error(text),
     };
     let text = call.args.at(1);
-    match KNOWN.iter().position(|known| known.text.as_bytes() == text) {
-        Some(index) => {
-            set_loaded(call, index);
-            run(call, index, keys_len);
-        }
+    match KNOWN.iter().find(|known| known.text.as_bytes() == text) {
+        Some(known) => run(call, known, keys_len),
         None => call.reply().error(UNKNOWN),
-    }
-}
-
-/// `EVALSHA sha1 numkeys key .. arg ..`
-pub(super) fn evalsha(call: &mut Call<'_>) {
-    let no_script = call.server.flavor.no_script();
-    let sha1 = call.args.at(1);
-    if sha1.len() != 40 {
-        return call.reply().error(no_script);
-    }
-    let keys_len = match keys_len(call.args) {
-        Ok(keys_len) => keys_len,
-        Err(text) => return call.reply().error(text),
-    };
-    match known_sha1(sha1).filter(|index| is_loaded(call, *index)) {
-        Some(index) => run(call, index, keys_len),
-        None => call.reply().error(no_script),
-    }
-}
-
-/// `SCRIPT LOAD script`
-pub(super) fn load(call: &mut Call<'_>) {
-    let text = call.args.at(2);
-    match KNOWN.iter().enumerate().find(|(_, known)| known.text.as_bytes() == text) {
-        Some((index, known)) => {
-            set_loaded(call, index);
-            call.reply().text(known.sha1);
-        }
-        None => call.reply().error(UNKNOWN),
-    }
-}
-
-/// `SCRIPT EXISTS sha1 ..`
-pub(super) fn exists(call: &mut Call<'_>) {
-    let args = call.args;
-    call.reply().array(args.len() - 2);
-    for sha1 in args.from(2) {
-        let loaded = known_sha1(sha1).is_some_and(|index| is_loaded(call, index));
-        call.reply().integer(i64::from(loaded));
-    }
-}
-
-/// `SCRIPT FLUSH [ASYNC | SYNC]`
-pub(super) fn flush(call: &mut Call<'_>) {
-    let how = call.args.at(2);
-    let known = how.eq_ignore_ascii_case(b"ASYNC") || how.eq_ignore_ascii_case(b"SYNC");
-    if call.args.len() > 3 || call.args.len() == 3 && !known {
-        return call.reply().error("ERR SCRIPT FLUSH only support SYNC|ASYNC option");
-    }
-    call.server.flush_scripts();
-    call.reply().ok();
-}
-
-fn known_sha1(sha1: &[u8]) -> Option<usize> {
-    KNOWN.iter().position(|known| known.sha1.as_bytes().eq_ignore_ascii_case(sha1))
-}
-
-fn is_loaded(call: &Call<'_>, index: usize) -> bool {
-    call.server.scripts.get(index).copied().unwrap_or(false)
-}
-
-fn set_loaded(call: &mut Call<'_>, index: usize) {
-    if let Some(loaded) = call.server.scripts.get_mut(index) {
-        *loaded = true;
     }
 }
 
@@ -204,8 +136,7 @@ enum Answer {
 }
 
 /// Runs a script and writes its answer. An error of a command inside names the script.
-fn run(call: &mut Call<'_>, index: usize, keys_len: usize) {
-    let Some(known) = KNOWN.get(index) else { return };
+fn run(call: &mut Call<'_>, known: &Known, keys_len: usize) {
     match answer(call, known.does, keys_len) {
         Ok(Answer::Integer(answer)) => call.reply().integer(answer),
         Ok(Answer::Text(text)) => call.reply().bulk(&text),
@@ -464,7 +395,7 @@ fn compare_then(call: &mut Call<'_>, is_release: bool, keys_len: usize) -> Resul
     }
     let amount = argument(call, keys_len, 1)?;
     writable(call, "pexpire")?;
-    move_end(call, lock, amount, When::default()).map_err(str::to_owned)
+    move_end(call, lock, amount).map_err(str::to_owned)
 }
 
 /// ACLs apply to the commands inside a script as well.

@@ -11,9 +11,6 @@ use super::keyspace::{Keyspace, Value};
 use super::session::{Session, User};
 use crate::Instant;
 
-/// How many scripts the model knows.
-pub(crate) const SCRIPTS: usize = 7;
-
 /// One master: a process with its keys.
 #[derive(Clone)]
 pub struct Server {
@@ -22,8 +19,6 @@ pub struct Server {
     pub(crate) password: Option<Vec<u8>>,
     pub(crate) named: Option<(Vec<u8>, Vec<u8>)>,
     pub(crate) keys: Keyspace,
-    /// Which of the known scripts are in the script cache.
-    pub(crate) scripts: [bool; SCRIPTS],
     pub(crate) channels: Channels,
     pub(crate) state: State,
     pub(crate) stats: Stats,
@@ -211,7 +206,6 @@ impl Server {
             password: options.password.clone(),
             named: options.named.clone(),
             keys: Keyspace::default(),
-            scripts: [false; SCRIPTS],
             channels: Channels::default(),
             state: State::default(),
             stats: Stats::default(),
@@ -230,7 +224,6 @@ impl Server {
         }
         self.life = life;
         self.state.busy = false;
-        self.scripts = [false; SCRIPTS];
         self.channels = Channels::default();
         self.stats = Stats::default();
         self.wall_step_ms = 0;
@@ -268,7 +261,7 @@ impl Server {
             Condition::Promoted(replid) => {
                 self.life.replid2 = Some(std::mem::replace(&mut self.life.replid, replid));
                 (self.state.replica, self.state.master_down) = (false, false);
-                self.keys.clear(None);
+                self.keys.clear();
             }
             Condition::Loading(is) => self.state.loading = is,
             Condition::Busy(is) => self.state.busy = is,
@@ -318,11 +311,6 @@ impl Server {
     /// The names of the keys of the first database that live at `now`.
     pub fn key_names(&self, now: Instant) -> impl Iterator<Item = &[u8]> {
         self.keys.names(0, self.wall_ms(now))
-    }
-
-    /// Empties the script cache, as `SCRIPT FLUSH` does.
-    pub const fn flush_scripts(&mut self) {
-        self.scripts = [false; SCRIPTS];
     }
 
     /// Whether the server is loading its keys: see [`Condition::Loading`].

@@ -48,7 +48,7 @@ fn compare(kind: Kind) {
         let mut pair = Pair::new(&server);
         pair.note(&format!("REDBOLT_SEED={seed}"));
         let mut requests = Requests::new(seed);
-        pair.run(0, &[words(&["FLUSHALL"]), words(&["SCRIPT", "FLUSH"])]);
+        pair.run(0, &[words(&["FLUSHALL"])]);
         if requests.chance(0.5) {
             pair.run(0, &[words(&["HELLO", "3"])]);
             pair.run(1, &[words(&["HELLO", "3"])]);

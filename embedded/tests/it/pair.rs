@@ -31,7 +31,6 @@ pub(crate) const ACQUIRE: &str = "local s=redis.call('get',KEYS[2]) or '0' local
 pub(crate) const TAKE_FIRST: &str = "for i=1,#KEYS do \
      if redis.call('set',KEYS[i],ARGV[i],'NX','PX',ARGV[#KEYS+1]) then return tostring(i) end end \
      return 0";
-pub(crate) const ACQUIRE_SHA: &str = "a87ec9b0648fb49b7692a68d969779d86d84c6a6";
 /// The script that raises the counter of a lock that is held.
 pub(crate) const RAISE: &str = "if redis.call('get',KEYS[1])~=ARGV[1] then return 0 end \
      local s=redis.call('get',KEYS[2]) or '0' local c=tonumber(s) \
@@ -39,7 +38,6 @@ pub(crate) const RAISE: &str = "if redis.call('get',KEYS[1])~=ARGV[1] then retur
      return redis.error_reply('FENCE counter') end \
      if c<tonumber(ARGV[2]) then redis.call('set',KEYS[2],ARGV[2],'PX',ARGV[3]) \
      return 1 end return s";
-pub(crate) const RAISE_SHA: &str = "8650c930ebaa7e619e7a42ce42e1cf76aa5d953a";
 /// The script that hands a lock over to a waiter that listens, or deletes it.
 pub(crate) const TRANSFER: &str = "if redis.call('get',KEYS[1])~=ARGV[1] then return 0 end \
      redis.call('del',KEYS[1]) \
@@ -55,7 +53,6 @@ pub(crate) const INTRODUCE: &str = "local h=redis.pcall('get',KEYS[1]) \
      n=redis.pcall('publish',ARGV[2]..h:sub(1,16),ARGV[3]..h:gsub('..',function(b) \
      return string.char(tonumber(b,16)) end)..ARGV[4]) if type(n)~='number' then n=0 end end \
      return {h,redis.call('pttl',KEYS[1]),n}";
-pub(crate) const TRANSFER_SHA: &str = "08b5cbf20887b6fb60f14c38e58ae038919e426a";
 
 pub(crate) fn words(words: &[&str]) -> Request {
     words.iter().map(|word| word.as_bytes().to_vec()).collect()

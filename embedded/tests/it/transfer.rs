@@ -4,23 +4,12 @@
 use redbolt_embedded::model::Condition;
 use redbolt_rig::{RealServer, available_kinds};
 
-use super::pair::{Pair, TRANSFER, TRANSFER_SHA, words};
+use super::pair::{Pair, TRANSFER, words};
 
 /// Takes the lock `k`, hands it over with these arguments, and looks at the key.
 fn hand_over(pair: &mut Pair, args: &str) {
     let transfer = format!("EVAL TRANSFER {args}");
     pair.say(&["DEL k", "SET k mine PX 90000", &transfer, "GET k", "PTTL k"]);
-}
-
-#[test]
-fn a_script_that_was_loaded_runs_by_its_hash() {
-    for kind in available_kinds() {
-        let server = RealServer::start(kind, &[]);
-        let mut pair = Pair::new(&server);
-        pair.run(1, &[words(&["SUBSCRIBE", "c"])]);
-        pair.say(&["SCRIPT FLUSH", "SCRIPT LOAD TRANSFER", "SET k mine"]);
-        pair.say(&[&format!("EVALSHA {TRANSFER_SHA} 1 k mine next 60000 c m"), "GET k"]);
-    }
 }
 
 /// The client's own message comes before or behind the answer.

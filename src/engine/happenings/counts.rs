@@ -6,7 +6,6 @@
 //! - The engine itself never reads them: with and without them it sends the same bytes.
 //! - No series names a key, a token or text from a server.
 
-use super::ways::{LeaseCounts, Way};
 use crate::count::{CallCounts, CallEnd};
 use crate::engine::event::LostCause;
 use crate::engine::locks::op::Verdict;
@@ -14,6 +13,20 @@ use crate::error::{UnlockError, Unlocked};
 use crate::histogram::Histogram;
 use crate::slab::{Index as _, SlotIndex};
 use crate::time::Instant;
+
+/// The way in which a call gets its lease.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::engine) enum Way {
+    /// By its first attempt.
+    #[default]
+    First,
+    /// The holder's release handed the lock over.
+    Transfer,
+    /// By an attempt that began with a wake.
+    Wake,
+    /// By any later attempt.
+    Poll,
+}
 
 /// The counts of an engine; each node keeps its own.
 #[derive(Debug, Default)]
@@ -33,7 +46,8 @@ pub(in crate::engine) struct Counts {
     pub(in crate::engine) wakes_received: u64,
     pub(in crate::engine) transfers_sent: u64,
     pub(in crate::engine) transfers_received: u64,
-    pub(in crate::engine) leases: LeaseCounts,
+    /// By [`Way`].
+    pub(in crate::engine) leases: [u64; 4],
     /// Fenced attempts that needed a second round.
     pub(in crate::engine) second_rounds: u64,
     /// From the first byte of the winning attempt to its hand-over.
@@ -79,7 +93,13 @@ impl Counts {
     /// A call was won, by an attempt that began at `attempt_began`.
     #[inline(always)]
     pub(in crate::engine) fn won(&mut self, way: Way, attempt_began: Instant, now: Instant) {
-        self.leases.up(way);
+        let [first, transfer, wake, poll] = &mut self.leases;
+        *match way {
+            Way::First => first,
+            Way::Transfer => transfer,
+            Way::Wake => wake,
+            Way::Poll => poll,
+        } += 1;
         self.attempts.ended(Verdict::Won);
         self.attempt_times.add(now.nanos_since(attempt_began));
     }

@@ -12,7 +12,7 @@
 
 use super::Happening;
 #[cfg(feature = "metrics")]
-use super::ways::Way;
+use super::counts::Way;
 #[cfg(feature = "metrics")]
 use crate::count::CallEnd;
 use crate::engine::locks::core::Locks;

@@ -64,7 +64,6 @@ pub(in crate::engine) struct Locks {
     pub(in crate::engine) keeps: Keeps,
     /// Operations that wait for nodes on their way.
     pub(in crate::engine) awaiting: Vec<OpIndex>,
-    pub(in crate::engine) late_votes: VecDeque<SlotIndex>,
     /// The commands that stand for several SETs.
     pub(super) batches: Batches,
     /// The offers of waiting calls.
@@ -118,7 +117,6 @@ impl Locks {
             timers: Timers::default(),
             keeps: Keeps::default(),
             awaiting: Vec::new(),
-            late_votes: VecDeque::new(),
             batches: Batches::default(),
             offers: Offers::default(),
             unsettled: VecDeque::new(),

@@ -302,7 +302,7 @@ impl Locks {
                 // SET.
                 if is_wanted && is_believed && !has_granted {
                     self.slots.at_mut(slot_index).granted.insert(id);
-                    self.note_late_vote(slot_index);
+                    self.note_change(slot_index);
                 }
                 if is_wanted {
                     self.write_claim(id, slot_index, now);
@@ -330,7 +330,7 @@ impl Locks {
                     slot.granted.insert(id);
                 }
                 let is_valid = slot.ends > now.real;
-                self.note_late_vote(slot_index);
+                self.note_change(slot_index);
                 if let Some(index) = current {
                     let healed = self.nodes_to_heal(NodeMask::of(id), index, slot_index);
                     if healed.is_empty() || !is_valid {
@@ -389,7 +389,7 @@ impl Locks {
     /// lease's attempt, or one that gives the token to the node again.
     pub(super) fn late_vote(&mut self, id: NodeId, slot_index: SlotIndex, vote: Vote, now: Now) {
         if vote == Vote::Granted {
-            self.note_late_vote(slot_index);
+            self.note_change(slot_index);
             self.write_claim(id, slot_index, now);
         }
         if let Some(index) = self.slots.at(slot_index).op

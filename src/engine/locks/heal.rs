@@ -106,7 +106,7 @@ impl Locks {
                 && slot.holds.contains(id)
             {
                 slot.granted.remove(id);
-                self.note_late_vote(index);
+                self.note_change(index);
             }
         }
     }

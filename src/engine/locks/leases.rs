@@ -214,7 +214,7 @@ impl Locks {
         self.note_change(slot_index);
     }
 
-    /// Notes that the lease's deadline has changed.
+    /// Notes that the lease's deadline or votes have changed.
     pub(in crate::engine) fn note_change(&mut self, slot_index: SlotIndex) {
         if self.slots.at_mut(slot_index).enter(Mark::CHANGED) {
             self.keeps.changed.push_back(slot_index);
@@ -231,20 +231,6 @@ impl Locks {
             }
         }
         None
-    }
-
-    /// Notes that the lease's votes have changed.
-    pub(in crate::engine) fn note_late_vote(&mut self, slot_index: SlotIndex) {
-        if self.slots.at_mut(slot_index).enter(Mark::LATE_VOTE) {
-            self.late_votes.push_back(slot_index);
-        }
-    }
-
-    /// As [`Engine::poll_late_vote`](crate::engine::Engine::poll_late_vote), and the keys of sets too.
-    pub(in crate::engine) fn poll_late_vote(&mut self) -> Option<LeaseId> {
-        let slot = self.late_votes.pop_front()?;
-        self.slots.at_mut(slot).set(Mark::LATE_VOTE, false);
-        Some(self.slots.lease_id(slot))
     }
 
     /// Whether the engine knows that a lease is over: no quorum can hold its key, or it was kept

@@ -220,7 +220,7 @@ impl Locks {
             if let Some(op) = op {
                 self.ops.at_mut(op).round.enter(id, Vote::Granted);
             } else {
-                self.note_late_vote(slot_index);
+                self.note_change(slot_index);
                 self.write_claim(id, slot_index, now);
             }
         }

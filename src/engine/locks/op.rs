@@ -8,7 +8,7 @@
 
 use crate::command::Answer;
 #[cfg(feature = "metrics")]
-use crate::engine::happenings::ways::Way;
+use crate::engine::happenings::counts::Way;
 use crate::error::{Cause, UnlockError, Unlocked};
 use crate::options::{LockOptions, Patience};
 use crate::query::NodeAnswers;

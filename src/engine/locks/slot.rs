@@ -76,25 +76,20 @@ pub(in crate::engine) struct Mark(u8);
 impl Mark {
     /// The engine looks after the lease: see [`care`](crate::engine::care).
     pub(in crate::engine) const KEPT: Self = Self(1);
-    /// In the list of late votes, for the lease that the slot has when the caller reads the list.
-    /// The list holds each slot once, so even unread it stays short.
-    pub(in crate::engine) const LATE_VOTE: Self = Self(2);
-    /// In the list of leases whose deadline the engine moved, in the same way.
-    pub(in crate::engine) const CHANGED: Self = Self(4);
+    /// In the list of changes, for the lease that the slot has when the caller reads the list. The
+    /// list holds each slot once, so even unread it stays short.
+    pub(in crate::engine) const CHANGED: Self = Self(2);
     /// The attempt, or the lease, has an entry in [`Fences`].
-    pub(in crate::engine) const FENCED: Self = Self(8);
+    pub(in crate::engine) const FENCED: Self = Self(4);
     /// A call has offered the token: holders hand locks over to no other.
-    pub(in crate::engine) const OFFERED: Self = Self(16);
+    pub(in crate::engine) const OFFERED: Self = Self(8);
     /// A late command at a tainted node could take the key, or shorten its life.
-    pub(in crate::engine) const DOUBTED: Self = Self(32);
+    pub(in crate::engine) const DOUBTED: Self = Self(16);
     /// Another client won the lease, or says that it deleted it. This client does not know what
     /// others told the nodes.
-    pub(in crate::engine) const SHARED: Self = Self(64);
+    pub(in crate::engine) const SHARED: Self = Self(32);
     /// The lists before the last change decide: no extension has carried the lease on since.
-    pub(in crate::engine) const FORMER: Self = Self(128);
-
-    /// The marks of a token whose life begins: only lists may still name the slot.
-    const LISTED: u8 = Self::LATE_VOTE.0 | Self::CHANGED.0;
+    pub(in crate::engine) const FORMER: Self = Self(64);
 }
 
 const _: () = assert!(size_of::<Slot>() == 128, "a million leases have a slot each");
@@ -119,7 +114,8 @@ impl Slots {
         let slot = self.at_mut(index);
         slot.step(input);
         slot.op = None;
-        slot.marks &= Mark::LISTED;
+        // The list of changes may still name the slot.
+        slot.marks &= Mark::CHANGED.0;
         slot.refs = 0;
         slot.phase = Phase::default();
         slot.extensions = 0;

@@ -240,7 +240,6 @@ fn a_key_that_a_waiting_call_keeps_is_not_told_as_a_lease() {
     let extended = run_until_extended(&mut rig, &mut stores, "a");
     assert!(extended, "the call keeps the key");
     assert_eq!(rig.engine.poll_change(), None);
-    assert_eq!(rig.engine.poll_late_vote(), None);
 }
 
 /// Time passes until the engine extends a key. Returns whether it did within two TTLs.
