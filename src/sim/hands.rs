@@ -2,16 +2,18 @@
 //! trips, commands, and the turns of each client.
 //!
 //! Each client wants the lock again at its unlock, or once the unlock is answered
-//! ([`Contest::awaits_release`]). The holder has to know the waiters before the lock moves on.
+//! ([`Contest::awaits_release`]). The holder has to know the waiters before the lock moves on. The
+//! lock may have slots, and a writer may come back now and then.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap};
 use std::time::Duration;
 
 use super::random::Random;
 use crate::config::Config;
 use crate::engine::{Engine, Event, LeaseId};
 use crate::guards::RestartGuard;
+use crate::key::slot_of;
 use crate::options::LockOptions;
 use crate::quorum::NodeId;
 use crate::resp::{Decoder, Limits};
@@ -21,6 +23,9 @@ use redbolt_embedded::Flavor;
 use redbolt_embedded::model::{Life, Progress, Server, ServerOptions, Session};
 
 const NODES: usize = 5;
+
+/// After how many round trips a writer comes back.
+const WRITER_PAUSE: u32 = 50;
 
 /// Clients that want one lock again and again, five nodes, and the network between them.
 #[derive(Clone, Copy, Debug)]
@@ -40,10 +45,14 @@ pub struct Contest {
     pub awaits_release: bool,
     /// How many turns are counted.
     pub turns: usize,
+    /// How many slots the lock has; zero: a plain lock.
+    pub slots: usize,
+    /// One more client takes all slots, holds them for a round trip, and comes back 50 later.
+    pub has_writer: bool,
 }
 
 /// The figures of a contest.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Figures {
     /// The median time from an unlock to the next holder, in round trips.
@@ -54,6 +63,8 @@ pub struct Figures {
     pub commands_per_turn: f64,
     /// The turns of the client that had the fewest, as a share of the mean.
     pub least_served: f64,
+    /// How long the writer waited, in round trips, from the shortest wait to the longest.
+    pub writer_waits: Vec<f64>,
 }
 
 impl Contest {
@@ -70,7 +81,16 @@ struct Client {
     lease: Option<LeaseId>,
     done_at: Instant,
     wakes_at: Instant,
+    /// When the client wants the lock again, and when it last did.
+    wants_at: Instant,
+    asked_at: Instant,
     turns: usize,
+}
+
+impl Client {
+    fn slot_of(&self, lease: LeaseId) -> Option<u8> {
+        self.engine.held_name(lease).and_then(|(key, _)| slot_of(key))
+    }
 }
 
 enum Arrival {
@@ -89,8 +109,10 @@ struct World {
     queue: BinaryHeap<Reverse<(Instant, usize)>>,
     /// When the last bytes of each client and node arrive, up and down: bytes keep their order.
     last: Vec<[Instant; 2]>,
-    released: Option<(usize, Instant)>,
+    /// By slot, the client that left it last.
+    released: HashMap<Option<u8>, (usize, Instant)>,
     hand_overs: Vec<Duration>,
+    writer_waits: Vec<Duration>,
     commands: usize,
 }
 
@@ -107,12 +129,15 @@ impl World {
             Server::new(&ServerOptions::new(Flavor::Valkey91), life)
         });
         let mut servers: Vec<_> = servers.collect();
-        let clients = (0..contest.clients).map(|client| Client {
+        let count = contest.clients + usize::from(contest.has_writer);
+        let clients = (0..count).map(|client| Client {
             engine: Engine::new(&config, [client as u8; 32], now).expect("it is valid"),
             sessions: servers.iter_mut().map(Server::connect).collect(),
             lease: None,
             done_at: Instant::MAX,
             wakes_at: Instant::MAX,
+            wants_at: Instant::MAX,
+            asked_at: now,
             turns: 0,
         });
         let mut world = Self {
@@ -123,12 +148,13 @@ impl World {
             servers,
             arrivals: Vec::new(),
             queue: BinaryHeap::new(),
-            last: vec![[now; 2]; contest.clients * NODES],
-            released: None,
+            last: vec![[now; 2]; count * NODES],
+            released: HashMap::new(),
             hand_overs: Vec::new(),
+            writer_waits: Vec::new(),
             commands: 0,
         };
-        for client in 0..contest.clients {
+        for client in 0..count {
             let engine = &mut world.clients[client].engine;
             engine.handle_timeout(now);
             while engine.poll_connection().is_some() {}
@@ -138,7 +164,7 @@ impl World {
         while !world.clients.iter().all(is_connected) {
             world.step();
         }
-        for client in 0..contest.clients {
+        for client in 0..count {
             world.acquire(client);
             world.pass(client);
         }
@@ -149,7 +175,19 @@ impl World {
         let pause = Duration::from_millis(200);
         let retry = Retry::every(pause, pause).timeout(Duration::from_secs(60));
         let options = LockOptions::new(Duration::from_secs(10)).retry(retry);
-        self.clients[client].engine.acquire(b"key", &options, self.now).expect("it may");
+        let options = match self.contest.slots {
+            0 => options,
+            slots if self.is_writer(client) => options.write(slots),
+            slots => options.slots(slots),
+        };
+        let this = &mut self.clients[client];
+        this.wants_at = Instant::MAX;
+        this.asked_at = self.now;
+        this.engine.acquire(b"key", &options, self.now).expect("it may");
+    }
+
+    const fn is_writer(&self, client: usize) -> bool {
+        client == self.contest.clients
     }
 
     fn step(&mut self) {
@@ -212,33 +250,50 @@ impl World {
     /// A pass of the client's loop.
     fn pass(&mut self, client: usize) {
         let now = self.now;
-        let held = Duration::from_micros(self.contest.held_us);
+        let is_writer = self.is_writer(client);
+        let trip = Duration::from_micros(self.contest.round_trip_us);
+        let held = if is_writer { trip } else { Duration::from_micros(self.contest.held_us) };
         let this = &mut self.clients[client];
         this.engine.handle_timeout(now);
         if this.done_at <= now
             && let Some(lease) = this.lease.take()
         {
             this.done_at = Instant::MAX;
+            let slot = this.slot_of(lease);
             this.engine.unlock(lease, now).expect("it is held");
-            self.released = Some((client, now));
-            if !self.contest.awaits_release {
-                self.acquire(client);
+            if is_writer {
+                this.wants_at = now + trip * WRITER_PAUSE;
+            } else {
+                self.released.insert(slot, (client, now));
+                if !self.contest.awaits_release {
+                    self.acquire(client);
+                }
             }
+        }
+        if self.clients[client].wants_at <= now {
+            self.acquire(client);
         }
         while let Some(event) = self.clients[client].engine.poll_event(now) {
             match event {
                 Event::Lock { result, .. } => {
                     let this = &mut self.clients[client];
-                    this.lease = Some(result.expect("there is time"));
+                    let lease = result.expect("there is time");
+                    this.lease = Some(lease);
                     this.done_at = now + held;
+                    if is_writer {
+                        self.writer_waits.push(now.saturating_since(this.asked_at));
+                        continue;
+                    }
                     this.turns += 1;
-                    if let Some((from, at)) = self.released.take()
+                    if let Some((from, at)) = self.released.remove(&this.slot_of(lease))
                         && from != client
                     {
                         self.hand_overs.push(now.saturating_since(at));
                     }
                 }
-                Event::Unlock { .. } if self.contest.awaits_release => self.acquire(client),
+                Event::Unlock { .. } if self.contest.awaits_release && !is_writer => {
+                    self.acquire(client);
+                }
                 Event::Unlock { .. } => {}
                 other => panic!("{other:?}"),
             }
@@ -255,6 +310,7 @@ impl World {
         }
         let this = &mut self.clients[client];
         let due = this.engine.next_deadline().unwrap_or(Instant::MAX).min(this.done_at);
+        let due = due.min(this.wants_at);
         if due < this.wakes_at {
             this.wakes_at = due;
             self.arrive(due.max(now), Arrival::Timer { client });
@@ -275,19 +331,22 @@ impl World {
         let before: Vec<_> = self.clients.iter().map(|client| client.turns).collect();
         let until = self.turns() + all;
         self.hand_overs.clear();
+        self.writer_waits.clear();
         while self.turns() < until {
             self.step();
         }
         self.hand_overs.sort();
+        self.writer_waits.sort();
         let served = self.clients.iter().zip(before).map(|(client, before)| client.turns - before);
-        let least = served.min().unwrap_or(0);
+        let least = served.take(self.contest.clients).min().unwrap_or(0);
         let in_trips =
-            |time: Duration| time.as_secs_f64() * 1e6 / self.contest.round_trip_us as f64;
+            |time: &Duration| time.as_secs_f64() * 1e6 / self.contest.round_trip_us as f64;
         Figures {
-            hand_over: in_trips(self.hand_overs[self.hand_overs.len() / 2]),
-            turn: in_trips(self.now.saturating_since(begun_at)) / all as f64,
+            hand_over: self.hand_overs.get(self.hand_overs.len() / 2).map_or(0.0, in_trips),
+            turn: in_trips(&self.now.saturating_since(begun_at)) / all as f64,
             commands_per_turn: (self.commands - commands) as f64 / all as f64,
             least_served: (least * self.contest.clients) as f64 / all as f64,
+            writer_waits: self.writer_waits.iter().map(in_trips).collect(),
         }
     }
 }

@@ -14,6 +14,8 @@ const fn among(clients: usize) -> Contest {
         held_us: 100,
         awaits_release: true,
         turns: 1280,
+        slots: 0,
+        has_writer: false,
     }
 }
 
@@ -28,17 +30,17 @@ const fn among_woken(clients: usize) -> Contest {
 
 /// Plays the contest over each network: the round trip in microseconds and its jitter in
 /// hundredths.
-fn each(contest: Contest, networks: &[(u64, u64)], check: impl Fn(Figures) -> bool) {
+fn each(contest: Contest, networks: &[(u64, u64)], check: impl Fn(&Figures) -> bool) {
     for &(round_trip_us, jitter) in networks {
         let contest = Contest { round_trip_us, jitter, ..contest };
         let figures = contest.play();
-        assert!(check(figures), "{contest:?}: {figures:?}");
+        assert!(check(&figures), "{contest:?}: {figures:?}");
     }
 }
 
 /// At most this many round trips and commands; the least served client has at least this part of
 /// the mean.
-fn within(hand_over: f64, commands: f64, least: f64) -> impl Fn(Figures) -> bool {
+fn within(hand_over: f64, commands: f64, least: f64) -> impl Fn(&Figures) -> bool {
     move |figures| {
         figures.hand_over <= hand_over
             && figures.commands_per_turn <= commands
@@ -113,4 +115,30 @@ fn between_two_callers_that_wait_for_the_end_of_their_releases_a_turn_takes_two_
     each(among(2), &STEADY[1..], |figures| {
         figures.turn <= 2.1 && figures.commands_per_turn <= 9.5 && figures.least_served >= 0.95
     });
+}
+
+/// Callers that hold a slot for two round trips each.
+const fn among_slots(clients: usize, slots: usize) -> Contest {
+    Contest { slots, held_us: 2_000, ..among_dropping(clients) }
+}
+
+/// At the ideal rate a slot is handed over in one round trip, so its turn takes three.
+#[test]
+fn eight_callers_keep_three_slots_busy_and_all_have_their_turns() {
+    let contest = Contest { turns: 3840, ..among_slots(8, 3) };
+    each(contest, &[(1_000, 2)], |it| it.turn <= 1.0 / 0.98 && it.least_served >= 0.9);
+    each(contest, &[(1_000, 30)], |it| it.turn <= 1.0 / 0.93 && it.least_served >= 0.9);
+}
+
+#[test]
+fn a_writer_waits_for_few_round_trips_and_the_readers_keep_nine_tenths_of_their_rate() {
+    for (readers, slots, turns) in [(16, 16, 6400), (64, 63, 9600)] {
+        let readers = Contest { turns, ..among_slots(readers, slots) };
+        let (alone, beside) = (readers.play(), Contest { has_writer: true, ..readers }.play());
+        let waits = &beside.writer_waits;
+        let is_soon =
+            waits.len() > 7 && waits[waits.len() / 2] <= 5.5 && waits[waits.len() - 1] <= 10.0;
+        assert!(is_soon, "{waits:?}");
+        assert!(alone.turn / beside.turn >= 0.9, "{alone:?} {beside:?}");
+    }
 }
