@@ -8,25 +8,11 @@
 
 use crate::count::{CallCounts, CallEnd};
 use crate::engine::event::LostCause;
-use crate::engine::locks::op::Verdict;
+use crate::engine::locks::op::{Verdict, Way};
 use crate::error::{UnlockError, Unlocked};
 use crate::histogram::Histogram;
 use crate::slab::{Index as _, SlotIndex};
 use crate::time::Instant;
-
-/// The way in which a call gets its lease.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::engine) enum Way {
-    /// By its first attempt.
-    #[default]
-    First,
-    /// The holder's release handed the lock over.
-    Transfer,
-    /// By an attempt that began with a wake.
-    Wake,
-    /// By any later attempt.
-    Poll,
-}
 
 /// The counts of an engine; each node keeps its own.
 #[derive(Debug, Default)]
