@@ -22,8 +22,6 @@ use super::sync::{AtomicBool, Thread};
 use crate::agreement::Agreement;
 use crate::client_name::ClientId;
 use crate::driver::Lease;
-#[cfg(feature = "metrics")]
-use crate::engine::LeaseCounts;
 use crate::engine::{LeaseId, NodeHealth, Notice};
 use crate::error::{ConnectError, DetachError, ExtendError, LockError, UnlockError, Unlocked};
 use crate::options::LockOptions;
@@ -60,8 +58,6 @@ pub(super) enum CallResult {
     Nodes(Vec<NodeHealth>),
     Notices(Vec<Notice>),
     Identity(ClientId, Agreement),
-    #[cfg(feature = "metrics")]
-    Leases(LeaseCounts),
     Lost,
     /// The number of releases that are still owed.
     Shutdown(usize),

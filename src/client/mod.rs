@@ -65,8 +65,6 @@ use crate::client_name::ClientId;
 use crate::config::{Config, IdleStrategy};
 use crate::driver::clock::now;
 use crate::driver::{Connecting, Driver, Poller};
-#[cfg(feature = "metrics")]
-use crate::engine::LeaseCounts;
 use crate::engine::{NodeHealth, Notice};
 use crate::error::{ConnectError, ExtendError, LockError, UnlockError, Unlocked};
 use crate::options::LockOptions;
@@ -463,17 +461,6 @@ impl Client {
             CallResult::Identity(id, agreement)
         };
         self.call(CallRequest::looking(look), request::identity)
-    }
-
-    /// How many leases the calls of this client got from the nodes, for each way of getting one. So
-    /// leases that passed from caller to caller of this client do not count. Asks no node. Zeros
-    /// where [`nodes`](Self::nodes) is empty.
-    #[cfg(feature = "metrics")]
-    pub fn lease_counts(&self) -> Call<'static, LeaseCounts> {
-        self.call(
-            CallRequest::looking(|driver| CallResult::Leases(driver.lease_counts())),
-            request::leases,
-        )
     }
 
     /// The nodes that may vote, as the client last saw them; none once the client is shut down.

@@ -16,8 +16,6 @@ use crate::agreement::Agreement;
 use crate::client_name::ClientId;
 use crate::driver::clock::now;
 use crate::driver::{Connecting, Driver};
-#[cfg(feature = "metrics")]
-use crate::engine::LeaseCounts;
 use crate::engine::{NodeHealth, Notice, in_order};
 use crate::error::{ConnectError, DetachError, ExtendError, LockError, UnlockError, Unlocked};
 use crate::key::{self, Key};
@@ -361,11 +359,6 @@ pub(super) fn notices(done: Done<'_, '_>) -> Option<Vec<Notice>> {
 pub(super) fn identity(done: Done<'_, '_>) -> Option<Option<(ClientId, Agreement)>> {
     let CallResult::Identity(id, agreement) = done.reply else { return Some(None) };
     Some(Some((id, agreement)))
-}
-
-#[cfg(feature = "metrics")]
-pub(super) fn leases(done: Done<'_, '_>) -> Option<LeaseCounts> {
-    Some(if let CallResult::Leases(counts) = done.reply { counts } else { LeaseCounts::default() })
 }
 
 pub(super) fn lost(_done: Done<'_, '_>) -> Option<()> {

@@ -11,8 +11,6 @@ use crate::agreement::Agreement;
 use crate::client_name::ClientId;
 #[cfg(feature = "metrics")]
 use crate::count::CallCounts;
-#[cfg(feature = "metrics")]
-use crate::engine::LeaseCounts;
 use crate::engine::{Engine, NodeHealth};
 use crate::error::LockError;
 use crate::quorum::NodeMask;
@@ -111,13 +109,6 @@ impl Driver {
     /// Costs some microseconds and allocations. Without a recorder the values are lost.
     pub fn export_metrics(&mut self) {
         self.exporter.export(&self.engine);
-    }
-
-    /// How many leases the client has won so far, by the way in which it won them. Read it before
-    /// and after a call for a lock to see which way that call took.
-    #[must_use]
-    pub const fn lease_counts(&self) -> LeaseCounts {
-        self.engine.lease_counts()
     }
 
     /// From now on the driver exports `calls` and not the engine's count of calls for locks. The

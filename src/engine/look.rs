@@ -9,8 +9,6 @@ use super::happenings::Happening;
 #[cfg(feature = "metrics")]
 use super::happenings::series::Series;
 #[cfg(feature = "metrics")]
-use super::happenings::ways::LeaseCounts;
-#[cfg(feature = "metrics")]
 use super::locks::op::OpKind;
 #[cfg(feature = "metrics")]
 use super::locks::slot::Slot;
@@ -330,12 +328,6 @@ impl Engine {
         };
         let tight = || self.locks.slots.iter().filter(|(_, it)| is_tight(it)).count();
         if settings.electorate.has_spare(all) { tight() } else { 0 }
-    }
-
-    /// How many leases the client has won so far, by the way in which it won them.
-    #[cfg(feature = "metrics")]
-    pub(crate) const fn lease_counts(&self) -> LeaseCounts {
-        self.locks.counts.leases
     }
 
     /// How long winning attempts took, from before their first byte to the hand-over.

@@ -62,8 +62,6 @@ pub use event::{Event, LostCause};
 pub(crate) use happenings::notice::Notice;
 #[cfg(feature = "metrics")]
 pub use happenings::series::Series;
-#[cfg(feature = "metrics")]
-pub use happenings::ways::LeaseCounts;
 pub use locks::op::OpId;
 pub(crate) use locks::prefix::Prefix;
 pub use locks::slot::LeaseId;

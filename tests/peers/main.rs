@@ -8,6 +8,10 @@ mod program;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
+#[cfg(feature = "metrics")]
+use metrics_util::CompositeKey;
+#[cfg(feature = "metrics")]
+use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use redbolt::{Client, Config, Guard, LockError, RestartGuard, UnlockError, Unlocked};
 use redbolt_rig::{Cluster, PATIENCE, StopAtEnd, TTL, eventually, ms, now, timed};
 use rustix::time::{ClockId, clock_gettime};
@@ -265,14 +269,19 @@ fn a_client_that_polls_gets_its_turn_among_eight_that_hand_the_lock_over() {
     let mut other = Program::start(NAME, &cluster);
     let (is_over, all_turns) = (AtomicBool::new(false), AtomicU32::new(0));
     #[cfg(feature = "metrics")]
-    let handed_over = std::sync::atomic::AtomicU64::new(0);
+    let snapshots = {
+        let recorder = DebuggingRecorder::new();
+        let snapshots = recorder.snapshotter();
+        recorder.install().expect("the only recorder");
+        snapshots
+    };
     // The other client waits for ever; the eight do not.
     let end = now() + 6 * PATIENCE * wanted;
     thread::scope(|scope| {
         let _end = StopAtEnd(&is_over);
         let contend = || {
             // Set explicitly, because a client beside its nodes would otherwise be woken instead.
-            let config = config(&cluster).transfers_in_row(16);
+            let config = config(&cluster).transfers_in_row(16).client_name("eight");
             let client = Client::connect(config).expect("fresh servers are admitted");
             let mut turns = 0_u32;
             while !is_over.load(Ordering::Relaxed) && now() < end {
@@ -282,8 +291,7 @@ fn a_client_that_polls_gets_its_turn_among_eight_that_hand_the_lock_over() {
                     unlock(lease);
                 }
             }
-            #[cfg(feature = "metrics")]
-            handed_over.fetch_add(client.lease_counts().wait().transfer, Ordering::Relaxed);
+            client.shutdown(PATIENCE).wait();
             turns
         };
         let eight: Vec<_> = (0..8).map(|_| scope.spawn(contend)).collect();
@@ -305,7 +313,17 @@ fn a_client_that_polls_gets_its_turn_among_eight_that_hand_the_lock_over() {
         assert!(turns.iter().all(|turns| *turns > 0), "{turns:?}");
         #[cfg(feature = "metrics")]
         {
-            let handed_over = handed_over.load(Ordering::Relaxed);
+            let transfers = |(key, .., value): (CompositeKey, _, _, _)| {
+                let has = |name, text| {
+                    key.key().labels().any(|it| (it.key(), it.value()) == (name, text))
+                };
+                let is_ours = has("client", "eight") && has("by", "transfer");
+                match value {
+                    DebugValue::Counter(count) if is_ours => count,
+                    _ => 0,
+                }
+            };
+            let handed_over: u64 = snapshots.snapshot().into_vec().into_iter().map(transfers).sum();
             let all = u64::from(turns.iter().sum::<u32>());
             assert!(handed_over > all / 4, "{handed_over} of {all} turns were handed over");
         }

@@ -6,10 +6,9 @@
 //! - The engine itself never reads them: with and without them it sends the same bytes.
 //! - No series names a key, a token or text from a server.
 
-use super::ways::{LeaseCounts, Way};
 use crate::count::{CallCounts, CallEnd};
 use crate::engine::event::LostCause;
-use crate::engine::locks::op::Verdict;
+use crate::engine::locks::op::{Verdict, Way};
 use crate::error::{UnlockError, Unlocked};
 use crate::histogram::Histogram;
 use crate::slab::{Index as _, SlotIndex};
@@ -33,7 +32,8 @@ pub(in crate::engine) struct Counts {
     pub(in crate::engine) wakes_received: u64,
     pub(in crate::engine) transfers_sent: u64,
     pub(in crate::engine) transfers_received: u64,
-    pub(in crate::engine) leases: LeaseCounts,
+    /// By [`Way`].
+    pub(in crate::engine) leases: [u64; 4],
     /// Fenced attempts that needed a second round.
     pub(in crate::engine) second_rounds: u64,
     /// From the first byte of the winning attempt to its hand-over.
@@ -79,7 +79,13 @@ impl Counts {
     /// A call was won, by an attempt that began at `attempt_began`.
     #[inline(always)]
     pub(in crate::engine) fn won(&mut self, way: Way, attempt_began: Instant, now: Instant) {
-        self.leases.up(way);
+        let [first, transfer, wake, poll] = &mut self.leases;
+        *match way {
+            Way::First => first,
+            Way::Transfer => transfer,
+            Way::Wake => wake,
+            Way::Poll => poll,
+        } += 1;
         self.attempts.ended(Verdict::Won);
         self.attempt_times.add(now.nanos_since(attempt_began));
     }

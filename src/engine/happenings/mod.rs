@@ -11,8 +11,6 @@ mod observe;
 pub(super) mod series;
 #[cfg(feature = "tracing")]
 pub(super) mod spans;
-#[cfg(feature = "metrics")]
-pub(super) mod ways;
 
 use crate::engine::event::LostCause;
 use crate::engine::locks::op::Verdict;

@@ -12,12 +12,10 @@
 
 use super::Happening;
 #[cfg(feature = "metrics")]
-use super::ways::Way;
-#[cfg(feature = "metrics")]
 use crate::count::CallEnd;
 use crate::engine::locks::core::Locks;
 #[cfg(feature = "metrics")]
-use crate::engine::locks::op::{Called, Verdict};
+use crate::engine::locks::op::{Called, Verdict, Way};
 #[cfg(feature = "metrics")]
 use crate::error::Cause;
 use crate::witness::{Sight, saw};

@@ -47,6 +47,7 @@ impl Locks {
                 (Series { name, node: None, labels: [("outcome", outcome), by] }, count)
             }));
         }
+        let [first, transfer, wake, poll] = counts.leases;
         let table = [
             ("redbolt_releases_total", ("outcome", "released"), counts.released),
             ("redbolt_releases_total", ("outcome", "not_held"), counts.not_held),
@@ -55,10 +56,10 @@ impl Locks {
             ("redbolt_leases_lost_total", ("cause", "expired"), counts.lost_expired),
             ("redbolt_leases_lost_total", ("cause", "gone"), counts.lost_gone),
             ("redbolt_leases_lost_total", ("cause", "forgotten"), counts.lost_forgotten),
-            ("redbolt_leases_total", ("by", "first"), counts.leases.first),
-            ("redbolt_leases_total", ("by", "transfer"), counts.leases.transfer),
-            ("redbolt_leases_total", ("by", "wake"), counts.leases.wake),
-            ("redbolt_leases_total", ("by", "poll"), counts.leases.poll),
+            ("redbolt_leases_total", ("by", "first"), first),
+            ("redbolt_leases_total", ("by", "transfer"), transfer),
+            ("redbolt_leases_total", ("by", "wake"), wake),
+            ("redbolt_leases_total", ("by", "poll"), poll),
             ("redbolt_leases_total", ("by", "again"), calls.again()),
             ("redbolt_leases_total", ("by", "turn"), calls.turns()),
             ("redbolt_wakes_total", ("direction", "sent"), counts.wakes_sent),

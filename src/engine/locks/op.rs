@@ -7,8 +7,6 @@
 //! - Rounds end in the order in which they began, so their timer is a list, not a heap.
 
 use crate::command::Answer;
-#[cfg(feature = "metrics")]
-use crate::engine::happenings::ways::Way;
 use crate::error::{Cause, UnlockError, Unlocked};
 use crate::options::{LockOptions, Patience};
 use crate::query::NodeAnswers;
@@ -153,6 +151,21 @@ pub(in crate::engine) struct Called {
     pub(in crate::engine) at: Instant,
     /// The call makes more than one attempt if need be.
     pub(in crate::engine) waits: bool,
+}
+
+/// The way in which a call gets its lease.
+#[cfg(feature = "metrics")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::engine) enum Way {
+    /// By its first attempt.
+    #[default]
+    First,
+    /// The holder's release handed the lock over.
+    Transfer,
+    /// By an attempt that began with a wake.
+    Wake,
+    /// By any later attempt.
+    Poll,
 }
 
 /// The answers to a query.
