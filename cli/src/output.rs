@@ -23,7 +23,7 @@ pub(crate) fn note(text: impl Display) {
     let _ = writeln!(io::stderr().lock(), "redbolt: {text}");
 }
 
-/// As [`note`], in a place where a progress bar may stand.
+/// As [`note`], in a place where a spinner may stand.
 pub(crate) fn note_between(text: impl Display) {
     clear_line();
     note(text);

@@ -6,12 +6,11 @@ use redbolt::{Config, now};
 
 use super::counts::Counts;
 use super::keys::{Keys, TTL};
-use super::limit::{Limit, PROGRESS_STEP};
+use super::limit::Limit;
 use crate::args::Global;
 use crate::exit::Failure;
 use crate::look;
 use crate::output::tell;
-use crate::progress::Progress;
 use crate::session::SHUTDOWN_LIMIT;
 use crate::signals::Signals;
 use crate::times::record;
@@ -27,7 +26,7 @@ pub(super) fn measure(
     global: &Global,
     config: Config,
     limit: Limit,
-    (signals, progress): (&Signals, &Progress),
+    signals: &Signals,
 ) -> Result<Counts, Failure> {
     let client = look::connected(global, config, signals)?;
     let mut counts = Counts::new()?;
@@ -56,9 +55,6 @@ pub(super) fn measure(
                 counts.cycles += 1;
             }
             Err(error) => counts.fail(error),
-        }
-        if counts.cycles.is_multiple_of(PROGRESS_STEP) {
-            progress.show(limit.permille(&counts, started));
         }
         tell(client.notices().wait().into_iter());
         signal = signals.next();

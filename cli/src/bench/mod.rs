@@ -34,13 +34,13 @@ pub(crate) fn run(global: &Global, args: &BenchArgs) -> Result<(), Failure> {
     };
     let setup = Setup::new(global, args, &config, in_flight, embedded.is_some())?;
     setup.tell();
-    let progress = Progress::bar();
+    let progress = Progress::spinner("measuring".to_owned());
     let spins = args.poll == Polling::Spin;
     let config = config.idle_strategy(if spins { IdleStrategy::Spin } else { IdleStrategy::Park });
     let counts = if args.mode == Mode::Throughput {
-        throughput::measure(config, in_flight, spins, limit, (&signals, &progress))?
+        throughput::measure(config, in_flight, spins, limit, &signals)?
     } else {
-        latency::measure(global, config, limit, (&signals, &progress))?
+        latency::measure(global, config, limit, &signals)?
     };
     drop(progress);
     if counts.cycles == 0

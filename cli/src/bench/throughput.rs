@@ -9,10 +9,9 @@ use redbolt::{Config, Instant, now};
 
 use super::counts::Counts;
 use super::keys::{Keys, TTL};
-use super::limit::{Limit, PROGRESS_STEP};
+use super::limit::Limit;
 use crate::exit::Failure;
 use crate::output::tell;
-use crate::progress::Progress;
 use crate::session::{CONNECT_LIMIT, SHUTDOWN_LIMIT};
 use crate::signals::Signals;
 use crate::times::record;
@@ -37,7 +36,7 @@ pub(super) fn measure(
     in_flight: usize,
     spins: bool,
     limit: Limit,
-    (signals, progress): (&Signals, &Progress),
+    signals: &Signals,
 ) -> Result<Counts, Failure> {
     let (poll, nodes) = (Poll::new()?, config.nodes().len());
     let driver = Driver::new(config.in_flight_max(in_flight), poll.registry(), 0..nodes + 1)?;
@@ -52,7 +51,6 @@ pub(super) fn measure(
     };
     window.connect(signals)?;
     let started = now();
-    let mut shown_at = 0;
     // Acquisitions begin again outside of the loop over results: one that fails at once would make
     // that loop endless.
     let mut missing = in_flight;
@@ -71,10 +69,6 @@ pub(super) fn measure(
         let signal = signals.next();
         if signal.is_some() || limit.is_over(&window.counts, started) {
             break signal;
-        }
-        if window.counts.cycles >= shown_at {
-            shown_at = window.counts.cycles + PROGRESS_STEP;
-            progress.show(limit.permille(&window.counts, started));
         }
     };
     window.counts.elapsed = now().saturating_since(started);
