@@ -1,4 +1,4 @@
-//! The connection itself: HELLO, AUTH, PING, ECHO, SELECT, CLIENT, RESET, QUIT.
+//! The connection itself: HELLO, AUTH, PING, ECHO, SELECT, CLIENT SETNAME, RESET, QUIT.
 //!
 //! Layer: sans-IO.
 
@@ -78,17 +78,14 @@ pub(super) fn hello(call: &mut Call<'_>) {
         Some(Some(version @ 2..=3)) => Some(version),
         Some(Some(_)) => return call.reply().error("NOPROTO unsupported protocol version"),
     };
-    let name = match hello_options(call) {
-        Ok(name) => name,
+    match hello_options(call) {
+        Ok(()) => {}
         Err(Refusal::Login) => return refuse_login(call),
         Err(Refusal::Text(text)) => return call.reply().error_bytes(&text),
-    };
+    }
     if call.session.user.is_none() {
         let text = call.server.flavor.hello_unauthenticated();
         return call.reply().error(text);
-    }
-    if let Some(name) = name {
-        call.session.name = name.to_vec();
     }
     if let Some(version) = version {
         call.session.resp3 = version == 3;
@@ -105,14 +102,13 @@ enum Refusal {
     Text(Vec<u8>),
 }
 
-/// Applies HELLO's options. Returns the client's name if it gives one, or an error.
-fn hello_options<'a>(call: &mut Call<'a>) -> Result<Option<&'a [u8]>, Refusal> {
+/// Applies HELLO's options. The model keeps no names.
+fn hello_options(call: &mut Call<'_>) -> Result<(), Refusal> {
     let args = call.args;
     // Redis 7.0 applies each option as it reads it; the others apply options only once they know
     // all.
     let at_once = call.server.flavor == Flavor::Redis70;
     let mut login = None;
-    let mut name = None;
     let mut index = 2;
     while let Some(option) = args.get(index) {
         if option.eq_ignore_ascii_case(b"AUTH") && args.len() > index + 2 {
@@ -122,12 +118,8 @@ fn hello_options<'a>(call: &mut Call<'a>) -> Result<Option<&'a [u8]>, Refusal> {
             }
             index += 3;
         } else if option.eq_ignore_ascii_case(b"SETNAME") && args.len() > index + 1 {
-            name = Some(args.at(index + 1));
             if !is_name(args.at(index + 1), call.server.flavor) {
                 return Err(Refusal::Text(BAD_NAME.into()));
-            }
-            if at_once {
-                call.session.name = args.at(index + 1).to_vec();
             }
             index += 2;
         } else {
@@ -136,8 +128,7 @@ fn hello_options<'a>(call: &mut Call<'a>) -> Result<Option<&'a [u8]>, Refusal> {
             return Err(Refusal::Text(text));
         }
     }
-    authenticate(call, login)?;
-    Ok(name)
+    authenticate(call, login)
 }
 
 fn authenticate(call: &mut Call<'_>, login: Option<(&[u8], &[u8])>) -> Result<(), Refusal> {
@@ -229,7 +220,6 @@ pub(super) fn reset(call: &mut Call<'_>) {
     call.server.channels.leave(call.session);
     call.session.resp3 = false;
     call.session.db = 0;
-    call.session.name.clear();
     call.session.user = call.server.password.is_none().then_some(User::Default);
     call.reply().simple("RESET");
 }
@@ -251,51 +241,11 @@ fn is_name(name: &[u8], flavor: Flavor) -> bool {
     looked_at.iter().all(u8::is_ascii_graphic)
 }
 
-/// `CLIENT ID`
-pub(super) fn client_id(call: &mut Call<'_>) {
-    let id = i64::try_from(call.session.id).unwrap_or(i64::MAX);
-    call.reply().integer(id);
-}
-
-/// `CLIENT GETNAME`
-pub(super) fn client_getname(call: &mut Call<'_>) {
-    let mut reply = super::reply::Reply::new(call.out, call.session.resp3);
-    if call.session.name.is_empty() { reply.null() } else { reply.bulk(&call.session.name) }
-}
-
 /// `CLIENT SETNAME name`
 pub(super) fn client_setname(call: &mut Call<'_>) {
     let name = call.args.at(2);
     if !is_name(name, call.server.flavor) {
         return call.reply().error(BAD_NAME);
     }
-    call.session.name = name.to_vec();
     call.reply().ok();
-}
-
-/// `CLIENT SETINFO LIB-NAME name`, `CLIENT SETINFO LIB-VER version`
-pub(super) fn client_setinfo(call: &mut Call<'_>) {
-    let (option, value) = (call.args.at(2), call.args.at(3));
-    let is = |name: &str| option.eq_ignore_ascii_case(name.as_bytes());
-    if !is("LIB-NAME") && !is("LIB-VER") {
-        let option = super::reply::printed(option, option.len());
-        let text = [b"ERR Unrecognized option '", option, b"'"].concat();
-        return call.reply().error_bytes(&text);
-    }
-    if !is_name(value, call.server.flavor) {
-        let option = if is("LIB-NAME") { "LIB-NAME" } else { "LIB-VER" };
-        let text = format!("ERR {option} cannot contain spaces, newlines or special characters.");
-        return call.reply().error(&text);
-    }
-    call.reply().ok();
-}
-
-/// `CLIENT NO-EVICT ON | OFF`, `CLIENT NO-TOUCH ON | OFF`: the model evicts and ages nothing.
-pub(super) fn client_switch(call: &mut Call<'_>) {
-    let how = call.args.at(2);
-    if how.eq_ignore_ascii_case(b"ON") || how.eq_ignore_ascii_case(b"OFF") {
-        call.reply().ok();
-    } else {
-        call.reply().error(SYNTAX);
-    }
 }

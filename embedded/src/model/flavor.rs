@@ -116,22 +116,4 @@ impl Flavor {
              select the RESP protocol version at the same time"
         }
     }
-
-    /// The eviction policies that `CONFIG SET maxmemory-policy` takes.
-    pub(crate) fn policies(self) -> Vec<&'static str> {
-        let policies = [
-            "volatile-lru",
-            "volatile-lfu",
-            "volatile-random",
-            "volatile-ttl",
-            "volatile-lrm",
-            "allkeys-lru",
-            "allkeys-lfu",
-            "allkeys-random",
-            "allkeys-lrm",
-            "noeviction",
-        ];
-        let is_known = |policy: &&str| self == Self::Redis86 || !policy.ends_with("-lrm");
-        policies.into_iter().filter(is_known).collect()
-    }
 }

@@ -184,44 +184,6 @@ pub(super) fn config_get(call: &mut Call<'_>) {
     }
 }
 
-/// `CONFIG SET maxmemory-policy policy`: the one setting that can be changed.
-pub(super) fn config_set(call: &mut Call<'_>) {
-    let (name, value) = (call.args.at(2), call.args.at(3));
-    if call.args.len() % 2 == 1 {
-        return call.reply().error(super::strings::SYNTAX);
-    }
-    if !name.eq_ignore_ascii_case(b"maxmemory-policy") || call.args.len() > 4 {
-        let name = super::reply::printed(name, name.len());
-        let start = b"ERR Unknown option or number of arguments for CONFIG SET - '";
-        let text = [start, name, b"'"].concat();
-        return call.reply().error_bytes(&text);
-    }
-    let policies = call.server.flavor.policies();
-    match policies.iter().find(|policy| policy.as_bytes().eq_ignore_ascii_case(value)) {
-        Some(policy) => {
-            call.server.state.policy = Some((*policy).to_owned());
-            call.reply().ok();
-        }
-        None => {
-            let policies = policies.join(", ");
-            let text = format!(
-                "ERR CONFIG SET failed (possibly related to argument 'maxmemory-policy') - \
-                 argument(s) must be one of the following: {policies}"
-            );
-            call.reply().error(&text);
-        }
-    }
-}
-
-/// `CONFIG RESETSTAT`
-pub(super) fn config_resetstat(call: &mut Call<'_>) {
-    call.server.stats.evicted = 0;
-    call.server.stats.commands = 0;
-    call.server.stats.connections = 0;
-    call.server.keys.expired = 0;
-    call.reply().ok();
-}
-
 /// `TIME`
 pub(super) fn time(call: &mut Call<'_>) {
     let now_ms = call.now_ms;

@@ -117,13 +117,9 @@ impl Keyspace {
         self.entry(db, key, now_ms).is_some() && self.remove(db, key)
     }
 
-    /// Empties one database, or all of them.
-    pub(crate) fn clear(&mut self, only: Option<usize>) {
-        for (index, database) in self.databases.iter_mut().enumerate() {
-            if only.is_none_or(|only| only == index) {
-                database.clear();
-            }
-        }
+    /// Empties all databases.
+    pub(crate) fn clear(&mut self) {
+        self.databases.iter_mut().for_each(|database| database.clear());
     }
 
     /// Keys of one database that live at `now_ms`, and how many of them have an end.

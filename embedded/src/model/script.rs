@@ -4,7 +4,7 @@
 
 use super::call::Call;
 use super::flavor::Flavor;
-use super::keys::{When, left_ms, move_end};
+use super::keys::{left_ms, move_end};
 use super::keyspace::Value;
 use super::pubsub;
 use super::refusals::{NO_REPLICAS, READONLY, misconf};
@@ -395,7 +395,7 @@ fn compare_then(call: &mut Call<'_>, is_release: bool, keys_len: usize) -> Resul
     }
     let amount = argument(call, keys_len, 1)?;
     writable(call, "pexpire")?;
-    move_end(call, lock, amount, When::default()).map_err(str::to_owned)
+    move_end(call, lock, amount).map_err(str::to_owned)
 }
 
 /// ACLs apply to the commands inside a script as well.

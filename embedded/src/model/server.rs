@@ -261,7 +261,7 @@ impl Server {
             Condition::Promoted(replid) => {
                 self.life.replid2 = Some(std::mem::replace(&mut self.life.replid, replid));
                 (self.state.replica, self.state.master_down) = (false, false);
-                self.keys.clear(None);
+                self.keys.clear();
             }
             Condition::Loading(is) => self.state.loading = is,
             Condition::Busy(is) => self.state.busy = is,

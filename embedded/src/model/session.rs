@@ -14,7 +14,6 @@ pub struct Session {
     /// The user whose rights commands have; `None` before authentication.
     pub(crate) user: Option<User>,
     pub(crate) db: usize,
-    pub(crate) name: Vec<u8>,
     pub(crate) channels: Vec<Vec<u8>>,
     pub(crate) closing: bool,
 }
@@ -34,13 +33,12 @@ impl Session {
             resp3: false,
             user,
             db: 0,
-            name: Vec::new(),
             channels: Vec::new(),
             closing: false,
         }
     }
 
-    /// The session's number, as in `CLIENT ID`: unique within one life of the server.
+    /// The session's number, as in HELLO's answer: unique within one life of the server.
     #[must_use]
     pub const fn id(&self) -> u64 {
         self.id

@@ -133,8 +133,6 @@ const CONTAINERS: [&str; 2] = ["client", "config"];
 const ALL: u8 = 31;
 const VALKEY_91: u8 = 16;
 const REDIS_86: u8 = 4;
-/// All but Redis 7.0.
-const SINCE_72: u8 = 30;
 
 /// It runs while the server is loading, and on a replica that has lost its master.
 const LOADING_AND_STALE: u16 = LOADING | STALE;
@@ -155,33 +153,23 @@ fn container(call: &mut Call<'_>) {
 
 /// Sorted by name: [`find`] does a binary search.
 #[rustfmt::skip]
-static COMMANDS: [Command; 40] = [
+static COMMANDS: [Command; 27] = [
     command("auth", -2, LOADING_AND_STALE | NO_AUTH | BUSY, connection::auth),
     command("client", -2, LOADING_AND_STALE, container),
-    command("client|getname", 2, LOADING_AND_STALE | BUSY_91, connection::client_getname),
-    command("client|id", 2, LOADING_AND_STALE | BUSY_91, connection::client_id),
-    command("client|no-evict", 3, LOADING_AND_STALE | BUSY_91, connection::client_switch),
-    only(SINCE_72, command("client|no-touch", 3, LOADING_AND_STALE | BUSY_91, connection::client_switch)),
-    only(SINCE_72, command("client|setinfo", 4, LOADING_AND_STALE | BUSY_91, connection::client_setinfo)),
     command("client|setname", 3, LOADING_AND_STALE | BUSY_91, connection::client_setname),
     command("config", -2, LOADING_AND_STALE, container),
     command("config|get", -3, LOADING_AND_STALE, info::config_get),
-    command("config|resetstat", 2, LOADING_AND_STALE, info::config_resetstat),
-    command("config|set", -4, LOADING_AND_STALE, info::config_set),
     command("dbsize", 1, 0, keys::dbsize),
     command("del", -2, WRITE, keys::del),
     only(REDIS_86, command("delex", -2, WRITE, strings::delex)),
     only(VALKEY_91, command("delifeq", 3, WRITE, strings::delifeq)),
     command("echo", 2, LOADING_AND_STALE, connection::echo),
     command("eval", -3, 0, script::eval),
-    command("exists", -2, 0, keys::exists),
     command("flushall", -1, WRITE, keys::flushall),
-    command("flushdb", -1, WRITE, keys::flushdb),
     command("get", 2, 0, strings::get),
     command("hello", -1, LOADING_AND_STALE | NO_AUTH | BUSY, connection::hello),
     command("info", -1, LOADING_AND_STALE, info::info),
     only(REDIS_86 | VALKEY_91, command("msetex", -4, WRITE | DENY_OOM, strings::msetex)),
-    command("pexpire", -3, WRITE, keys::pexpire),
     command("ping", -1, SUBSCRIBED, connection::ping),
     command("pttl", 2, 0, keys::pttl),
     command("publish", 3, LOADING_AND_STALE, pubsub::publish),
@@ -192,9 +180,6 @@ static COMMANDS: [Command; 40] = [
     command("set", -3, WRITE | DENY_OOM, strings::set),
     command("subscribe", -2, LOADING_AND_STALE | SUBSCRIBED, pubsub::subscribe),
     command("time", 1, LOADING_AND_STALE, info::time),
-    command("ttl", 2, 0, keys::ttl),
-    command("type", 2, 0, keys::kind),
-    command("unlink", -2, WRITE, keys::del),
     command("unsubscribe", -1, LOADING_AND_STALE | SUBSCRIBED, pubsub::unsubscribe),
 ];
 

@@ -107,7 +107,7 @@ fn a_promoted_replica_has_a_new_replid_and_no_keys() {
     assert!(info.contains("role:master\r\n"), "{info}");
     assert!(info.contains(&format!("master_replid:{}\r\n", "07".repeat(20))), "{info}");
     assert!(info.contains(&format!("master_replid2:{}\r\n", "65".repeat(20))), "{info}");
-    assert_eq!(ask(&mut server, &mut session, 0, "EXISTS k"), ":0\r\n");
+    assert_eq!(ask(&mut server, &mut session, 0, "GET k"), "$-1\r\n");
 }
 
 #[test]

@@ -154,7 +154,7 @@ fn play(case: &Case, script: &str, version: &str, stage: &mut impl Stage) {
     stage.set_trouble(|server| case.trouble.end(server));
     // A message comes before the answer to PING.
     stage.ask(1, words(&["PING"]));
-    for look in ["TYPE", "GET", "PTTL", "DEL"] {
+    for look in ["GET", "PTTL", "DEL"] {
         stage.ask(0, words(&[look, "k"]));
     }
     // The next case must not count these listeners.
