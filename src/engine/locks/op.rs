@@ -168,6 +168,21 @@ pub(in crate::engine) struct Called {
     pub(in crate::engine) waits: bool,
 }
 
+/// The way in which a call gets its lease.
+#[cfg(feature = "metrics")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::engine) enum Way {
+    /// By its first attempt.
+    #[default]
+    First,
+    /// The holder's release handed the lock over.
+    Transfer,
+    /// By an attempt that began with a wake.
+    Wake,
+    /// By any later attempt.
+    Poll,
+}
+
 /// The answers to a query.
 #[derive(Clone, Debug)]
 pub(in crate::engine) struct QueryAnswers {
