@@ -9,7 +9,9 @@ use redbolt::{Cause, Client, Config, ConnectError, LockError, LockOptions, Retry
 use super::common::{PATIENCE, causes, ends_within, eventually, ms};
 use redbolt_rig::Cluster;
 
-const MAX_TTL: Duration = Duration::from_secs(2);
+/// The guard of this TTL ends between two seconds of the servers' ages: a server that is old enough for
+/// one client is old enough for the next.
+const MAX_TTL: Duration = Duration::from_millis(1_800);
 
 /// A configuration of the old list, of the next one, or of both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
