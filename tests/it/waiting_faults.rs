@@ -11,7 +11,8 @@ use super::waiting::SELDOM;
 const TURNS: u32 = 25;
 
 fn two_clients(cluster: &Cluster) -> [Client; 2] {
-    let config = cluster.config().node_timeout(ms(100)).retry(SELDOM.timeout(PATIENCE));
+    // On a busy machine nodes answer late, and an attempt without a quorum is not made again soon.
+    let config = cluster.config().node_timeout(ms(500)).retry(SELDOM.timeout(PATIENCE));
     [(); 2].map(|()| Client::connect(config.clone()).expect("the nodes are there"))
 }
 
