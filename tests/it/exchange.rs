@@ -31,7 +31,8 @@ fn config(step: Step, cluster: &Cluster) -> Config {
     };
     let retry = Retry::every(ms(2), ms(8)).timeout(PATIENCE);
     let config = config.expect("lists of nodes").max_ttl(MAX_TTL).retry(retry);
-    config.max_clock_skew(ms(1))
+    // One try of a lock must do, also on a busy machine.
+    config.max_clock_skew(ms(1)).node_timeout(ms(500))
 }
 
 fn client(step: Step, cluster: &Cluster) -> Client {
