@@ -88,7 +88,9 @@ fn several_keys_and_single_keys_of_other_clients_exclude_each_other() {
         // The call keeps `a`, and waits for `b`.
         let is_kept = || matches!(other.try_lock("a", TTL).wait(), Err(LockError::Taken(_)));
         assert!(eventually(PATIENCE, is_kept));
-        drop(other.try_lock("c", TTL).wait().expect("it is behind the key that is waited for"));
+        // An attempt that asked for all keys at once may give this one back a moment later.
+        let is_free = || other.try_lock("c", TTL).wait().is_ok();
+        assert!(eventually(PATIENCE, is_free), "it is behind the key that is waited for");
         single.unlock().wait().unwrap();
         let guard = waits.join().unwrap().expect("all keys are free");
         assert!(guard.remaining() > TTL / 2);

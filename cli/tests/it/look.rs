@@ -267,7 +267,9 @@ fn a_bench_counts_what_it_did_and_leaves_no_key() {
 
 #[test]
 fn without_nodes_a_bench_brings_its_own_and_says_so() {
-    let ended = redbolt(&["bench", "--iterations", "50", "--json"]).expect(0);
+    // On a busy machine a node may be late.
+    let args = ["bench", "--iterations", "50", "--json", "--node-timeout", "2s"];
+    let ended = redbolt(&args).expect(0);
     assert!(ended.err.contains("embedded"), "{ended:?}");
     assert_eq!(ended.json()["nodes"], 5);
 }
