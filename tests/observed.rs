@@ -235,7 +235,7 @@ fn what_a_client_does_by_itself_is_in_no_span_of_a_caller_that_waits() {
     let holder = shared(&cluster, "holder");
     let _held = holder.lock("held", patient()).wait().unwrap();
     let shared = shared(&cluster, "waiter");
-    let own = LockOptions::new(ms(300)).keep_alive();
+    let own = LockOptions::new(ms(900)).keep_alive();
     let _own = shared.try_lock("own", own).wait().unwrap();
     let request = info_span!("request", id = 3).entered();
     let part = info_span!("part").entered();

@@ -34,20 +34,35 @@ class Server:
     """One real server."""
 
     def __init__(self, version: str, folder: Path) -> None:
+        folder.mkdir()
+        # Another process may take the port between the look and the server's start.
+        for _ in range(5):
+            if self._starts(version, folder):
+                return
+        raise RuntimeError((folder / "log").read_text())
+
+    def _starts(self, version: str, folder: Path) -> bool:
+        """Starts the server. Whether it accepts connections before it ends or the time is over."""
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port: int = free.getsockname()[1]
-        folder.mkdir()
         command = [SERVERS / version, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", folder]
         command += ["--save", "", "--appendonly", "no", "--maxmemory-policy", "noeviction"]
         self._log = (folder / "log").open("wb")
         self.process = subprocess.Popen(command, stdout=self._log, stderr=subprocess.STDOUT)
+        is_ready = False
+
+        def is_known() -> bool:
+            nonlocal is_ready
+            is_ready = "Ready to accept connections" in (folder / "log").read_text()
+            return is_ready or self.process.poll() is not None
+
         try:
-            if not eventually(lambda: "Ready to accept connections" in (folder / "log").read_text()):
-                raise RuntimeError((folder / "log").read_text())
-        except BaseException:
-            self.end()
-            raise
+            eventually(is_known)
+        finally:
+            if not is_ready:
+                self.end()
+        return is_ready
 
     @property
     def url(self) -> str:

@@ -326,7 +326,7 @@ fn a_validity_that_cannot_be_met_is_expired_and_leaves_no_key() {
 fn an_expired_lock_is_free_for_another_client() {
     let Some(cluster) = Cluster::mixed(3) else { return };
     let (holder, other) = (cluster.client(), cluster.client());
-    let ttl = ms(300);
+    let ttl = ms(1_000);
     let lease = holder.try_lock("k", ttl).wait().unwrap();
     let won = eventually(PATIENCE, || {
         let lease = other.try_lock("k", TTL).wait();

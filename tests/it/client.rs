@@ -190,8 +190,13 @@ fn a_lease_goes_to_the_next_waiter_without_a_word_to_any_node() {
             let next = waiter.join().expect("no panic").expect("its turn comes");
             assert!(next.is_valid() && next.key() == b"k");
             // The client hands the lock on for three turns, then others have their chance.
-            assert_eq!(cluster.set_count(0) == sets, turn < 4, "turn {turn}");
-            assert_eq!(cluster.values("k") == value, turn < 4, "turn {turn}");
+            if turn < 4 {
+                assert_eq!((cluster.set_count(0), cluster.values("k")), (sets, value.clone()));
+            } else {
+                // The lock is won with the votes of the other nodes.
+                let is_new = || cluster.set_count(0) > sets && cluster.values("k") != value;
+                assert!(eventually(PATIENCE, is_new), "turn {turn}");
+            }
             guard = Some(next);
         }
     });

@@ -42,7 +42,8 @@ fn connecting_ends_at_the_connect_timeout_when_a_majority_hangs() {
     let mute = format!("redis://{}", mute.local_addr().unwrap());
     let urls = vec![cluster.urls()[0].clone(), mute, cluster.urls()[2].clone()];
     for node_timeout in [ms(5), ms(50), ms(2_000)] {
-        let connect_timeout = ms(500);
+        // The node that is well has the time to say so.
+        let connect_timeout = ms(1_000);
         let config =
             fresh_config(urls.clone()).connect_timeout(connect_timeout).node_timeout(node_timeout);
         let (result, elapsed) = timed(|| ends_within(connect_timeout, || Client::connect(config)));
@@ -53,23 +54,33 @@ fn connecting_ends_at_the_connect_timeout_when_a_majority_hangs() {
     cluster.node(0).thaw();
 }
 
-/// A client without connections, and nodes that take new ones but hang in the greeting.
-fn hanging_in_the_greeting(cluster: &Cluster, connect_timeout: Duration) -> (Client, Guard) {
+/// A client without connections that holds a lock, and nodes that take new ones but hang in the
+/// greeting.
+fn hanging_in_the_greeting(
+    cluster: &Cluster,
+    connect_timeout: Duration,
+    ttl: Duration,
+) -> (Client, Guard) {
     let config = cluster.config().connect_timeout(connect_timeout).node_timeout(ms(100));
     let client = Client::connect(config).expect("fresh servers are admitted");
-    let lease = client.try_lock("held", ms(800)).wait().expect("the lock is free");
+    // A busy machine may take longer than the node timeout.
+    let mut lease = None;
+    assert!(eventually(PATIENCE, || {
+        lease = client.try_lock("held", ttl).wait().ok();
+        lease.is_some()
+    }));
     for node in cluster.nodes() {
         node.hang_up();
         node.freeze();
     }
     std::thread::sleep(ms(150));
-    (client, lease)
+    (client, lease.expect("the lock is free"))
 }
 
 #[test]
 fn a_lock_on_nodes_that_hang_in_the_greeting_ends_at_the_connect_timeout() {
     let Some(cluster) = Cluster::mixed(3) else { return };
-    let (client, _lease) = hanging_in_the_greeting(&cluster, ms(500));
+    let (client, _lease) = hanging_in_the_greeting(&cluster, ms(500), ms(800));
     let ballot = ends_within(ms(500), || no_quorum(client.try_lock("k", TTL).wait()));
     assert!(causes(&ballot).iter().all(|cause| *cause != Cause::Stalled), "{ballot}");
     cluster.nodes().for_each(|node| node.thaw());
@@ -80,7 +91,7 @@ fn a_lock_on_nodes_that_hang_in_the_greeting_ends_at_the_connect_timeout() {
 #[test]
 fn an_extension_on_nodes_that_hang_in_the_greeting_ends_by_the_end_of_its_lease() {
     let Some(cluster) = Cluster::mixed(3) else { return };
-    let (client, mut lease) = hanging_in_the_greeting(&cluster, PATIENCE);
+    let (client, mut lease) = hanging_in_the_greeting(&cluster, PATIENCE, ms(800));
     ends_within(ms(800), || lease.extend(ms(800)).wait()).unwrap_err();
     cluster.nodes().for_each(|node| node.thaw());
     assert!(eventually(PATIENCE, || client.try_lock("k", TTL).wait().is_ok()));
@@ -89,7 +100,7 @@ fn an_extension_on_nodes_that_hang_in_the_greeting_ends_by_the_end_of_its_lease(
 #[test]
 fn an_unlock_on_nodes_that_hang_in_the_greeting_ends_in_its_time_and_is_paid_later() {
     let Some(cluster) = Cluster::mixed(3) else { return };
-    let (client, lease) = hanging_in_the_greeting(&cluster, PATIENCE);
+    let (client, lease) = hanging_in_the_greeting(&cluster, PATIENCE, TTL);
     let (key, token) = given_away(lease);
     let unlocked = ends_within(ms(1_000), || client.unlock_token(&key, &token).wait()).unwrap();
     assert_eq!(unlocked, Unlocked::Unknown);
@@ -210,6 +221,7 @@ fn a_client_that_was_opened_can_wait_until_a_quorum_votes() {
     cluster.node(4).freeze();
     let urls = vec![cluster.urls()[3].clone(), cluster.urls()[4].clone(), nowhere];
     let client = Client::open(fresh_config(urls)).unwrap();
-    let error = ends_within(ms(2_000), || client.ready(ms(300)).wait()).unwrap_err();
+    // The node that is well has the time to say so.
+    let error = ends_within(ms(1_000), || client.ready(ms(1_000)).wait()).unwrap_err();
     assert!(error.to_string().contains("1 of 3") && !client.is_ready(), "{error}");
 }

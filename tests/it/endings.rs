@@ -12,7 +12,8 @@ use redbolt::{Client, Config, Guard, Lease, LockError, LockOptions, Retry, now};
 use redbolt_embedded::Nodes;
 
 use super::common::{
-    Cluster, PATIENCE, TTL, ends_within, eventually, fresh_config, ms, settled_nodes, wait_released,
+    Cluster, PATIENCE, TTL, all_vote, ends_within, eventually, fresh_config, ms, settled_nodes,
+    wait_released,
 };
 
 /// The nodes of a test, which stand still and go on at its command.
@@ -125,7 +126,7 @@ impl Stage {
 fn leaves_nothing<T>(
     ground: &impl Ground,
     begin: impl Fn(&dyn Ground, Stage) -> T,
-    end: impl Fn(T) -> Option<usize>,
+    end: impl Fn(T, Duration) -> Option<usize>,
 ) {
     for stage in STAGES {
         let other = Client::connect(ground.config()).expect("nodes are fit");
@@ -134,8 +135,9 @@ fn leaves_nothing<T>(
             stage.is_held_by_other().then(|| other.lock("k", TTL).wait().expect("it is free"));
         assert!(theirs.as_ref().is_none_or(|_| eventually(PATIENCE, || ground.keys(2) == 1)));
         let begun = begin(ground, stage);
-        let owed = end(begun);
         let has_answers = stage.paused() == 0;
+        // Where every node answers, the end waits for no longer than the slowest of them.
+        let owed = end(begun, if has_answers { PATIENCE } else { LIMIT });
         assert!(owed.is_none_or(|owed| (owed == 0) == has_answers), "{stage:?}: {owed:?}");
         (0..stage.paused()).for_each(|node| ground.resume(2 - node));
         if let Some(theirs) = theirs {
@@ -148,7 +150,7 @@ fn leaves_nothing<T>(
     }
 }
 
-/// The longest time that an end waits.
+/// The longest time that an end waits for nodes that stand still.
 const LIMIT: Duration = ms(300);
 
 // ---- the driver ----
@@ -204,14 +206,14 @@ fn won(driver: &mut Driver) -> Option<Lease> {
 }
 
 fn drivers_leave_nothing(ground: &impl Ground) {
-    leaves_nothing(ground, driver_at, |mut driver| {
-        Some(ends_within(LIMIT, || driver.shutdown(LIMIT)))
+    leaves_nothing(ground, driver_at, |mut driver, limit| {
+        Some(ends_within(limit, || driver.shutdown(limit)))
     });
-    leaves_nothing(ground, driver_at, |driver| {
+    leaves_nothing(ground, driver_at, |driver, _| {
         ends_within(ms(0), || drop(driver));
         None
     });
-    leaves_nothing(ground, driver_at, |driver| {
+    leaves_nothing(ground, driver_at, |driver, _| {
         let ended = catch_unwind(AssertUnwindSafe(|| {
             let _driver = driver;
             std::panic::resume_unwind(Box::new("a fault of the program's own"));
@@ -247,7 +249,7 @@ fn a_lease_that_is_held_when_its_driver_ends_stays_until_its_deadline() {
         });
         let lease = lease.unwrap();
         if is_shut_down {
-            assert_eq!(driver.shutdown(LIMIT), 0, "a lock that is held is no debt");
+            assert_eq!(driver.shutdown(PATIENCE), 0, "a lock that is held is no debt");
         }
         drop(driver);
         assert!(lease.is_valid() && nodes.keys(0) + nodes.keys(1) + nodes.keys(2) >= 2);
@@ -273,8 +275,7 @@ fn a_node_that_is_away_is_owed_what_it_may_hold() {
 fn client_of(ground: &dyn Ground) -> Client {
     let config = ground.config().node_timeout(LIMIT);
     let client = Client::connect(config).expect("nodes are fit");
-    settled_nodes(&client);
-    assert_eq!(client.voters().count(), 3);
+    all_vote(&client, 3);
     client
 }
 
@@ -311,7 +312,13 @@ fn shared_at(ground: &dyn Ground, stage: Stage) -> (Client, Locking) {
         Stage::BetweenAttempts | Stage::Waiting => std::thread::sleep(ms(50)),
     }
     if stage == Stage::Dropped {
-        drop(peek(&mut future).expect("it was won").expect("the lock is free"));
+        // The client may read the answers later than the nodes gave them.
+        let mut result = None;
+        assert!(eventually(PATIENCE, || {
+            result = peek(&mut future);
+            result.is_some()
+        }));
+        drop(result.expect("it was won").expect("the lock is free"));
     }
     (shared, future)
 }
@@ -319,15 +326,15 @@ fn shared_at(ground: &dyn Ground, stage: Stage) -> (Client, Locking) {
 #[test]
 fn a_client_that_ends_leaves_no_key() {
     let nodes = Nodes::start(3).unwrap();
-    leaves_nothing(&nodes, shared_at, |(shared, mut future)| {
-        let owed = ends_within(LIMIT, || shared.shutdown(LIMIT).wait());
+    leaves_nothing(&nodes, shared_at, |(shared, mut future), limit| {
+        let owed = ends_within(limit, || shared.shutdown(limit).wait());
         if format!("{shared:?}").contains("calls: 1") {
             let result = peek(&mut future).expect("no call outlives the handle");
             assert!(matches!(result, Err(LockError::Closed | LockError::Cancelled)), "{result:?}");
         }
         Some(owed)
     });
-    leaves_nothing(&nodes, shared_at, |(shared, future)| {
+    leaves_nothing(&nodes, shared_at, |(shared, future), _| {
         drop((shared, future));
         None
     });

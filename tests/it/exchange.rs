@@ -9,7 +9,9 @@ use redbolt::{Cause, Client, Config, ConnectError, LockError, LockOptions, Retry
 use super::common::{PATIENCE, causes, ends_within, eventually, ms};
 use redbolt_rig::Cluster;
 
-const MAX_TTL: Duration = Duration::from_secs(2);
+/// The guard of this TTL ends between two seconds of the servers' ages: a server that is old enough for
+/// one client is old enough for the next.
+const MAX_TTL: Duration = Duration::from_millis(1_800);
 
 /// A configuration of the old list, of the next one, or of both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +31,8 @@ fn config(step: Step, cluster: &Cluster) -> Config {
     };
     let retry = Retry::every(ms(2), ms(8)).timeout(PATIENCE);
     let config = config.expect("lists of nodes").max_ttl(MAX_TTL).retry(retry);
-    config.max_clock_skew(ms(1))
+    // One try of a lock must do, also on a busy machine.
+    config.max_clock_skew(ms(1)).node_timeout(ms(500))
 }
 
 fn client(step: Step, cluster: &Cluster) -> Client {

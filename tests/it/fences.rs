@@ -12,16 +12,17 @@ use super::common::{
     wait_released,
 };
 
-const TTL: Duration = Duration::from_millis(900);
+const TTL: Duration = Duration::from_secs(2);
 
-/// Short times, so that servers that have just started are soon old enough for the restart guard.
+/// Short times, so that servers that have just started are soon old enough for the restart guard. On a
+/// busy machine answers are read late, and then the clocks of servers seem to be off.
 pub(super) fn config(cluster: &Cluster) -> Config {
     Config::new(cluster.urls())
         .expect("addresses of servers")
         .max_ttl(TTL)
-        .node_timeout(ms(150))
-        .connect_timeout(ms(300))
-        .max_clock_skew(ms(100))
+        .node_timeout(ms(200))
+        .connect_timeout(ms(500))
+        .max_clock_skew(ms(500))
 }
 
 /// A client for which every node votes.
@@ -58,9 +59,12 @@ fn each_holder_has_a_higher_fence_than_the_one_before() {
     let has_it = |counters: Vec<_>| counters.iter().filter(|it| **it == text).count() >= 3;
     assert!(eventually(PATIENCE, || has_it(counters(&cluster, "k"))));
     // The counter outlives the lock, but not for ever.
+    for client in &clients {
+        wait_released(client, PATIENCE);
+    }
     assert_eq!(cluster.holders("k"), 0);
-    let left = cluster.node(0).pttl("k:fence");
-    assert!((86_000_000..=86_400_000).contains(&left), "{left} ms");
+    let left = cluster.nodes().map(|node| node.pttl("k:fence")).max();
+    assert!((86_000_000..=86_400_000).contains(&left.unwrap()), "{left:?} ms");
     // A lock that is asked for without a fence has none, and leaves the counter as it is.
     let lease = clients[0].lock("k", TTL).wait().unwrap();
     assert_eq!(lease.fence(), None);
@@ -145,7 +149,7 @@ fn a_fence_goes_with_its_lease_through_extensions_and_to_another_owner() {
 #[test]
 fn counters_end_fence_ttl_after_the_last_holder() {
     let Some(cluster) = Cluster::mixed(5) else { return };
-    let client = client_of(config(&cluster).fence_ttl(ms(1_200)));
+    let client = client_of(config(&cluster).fence_ttl(ms(3_200)));
     for key in ["a", "b", "c"] {
         let lease = client.lock(key, fenced()).wait().unwrap();
         lease.unlock().wait().unwrap();

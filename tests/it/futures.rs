@@ -341,7 +341,7 @@ fn a_task_is_not_woken_by_a_thread_whose_call_goes_on() {
     for waits_first in [false, true] {
         // Longer than each wait below, so that the blocking call goes on.
         let held = other.lock("held", 3 * PATIENCE).wait().unwrap();
-        let guard = shared.try_lock("lost", LockOptions::new(ms(300))).wait().unwrap();
+        let guard = shared.try_lock("lost", LockOptions::new(ms(1_500))).wait().unwrap();
         let [by_free, by_lost] = [(); 2].map(|()| Arc::new(WokenBy(Mutex::new(None))));
         let mut lost = Box::pin(guard.lost());
         let mut waits = || {

@@ -101,12 +101,15 @@ fn a_lock_that_was_taken_away_goes_to_no_other_caller_of_its_process() {
     drop(shared.lock("k", options()).wait().expect("nobody has it"));
     let token = cluster.node(0).get("k").expect("it lingers");
     other.unlock_token("k", token).wait().expect("it is held");
-    let _lease = other.try_lock("k", TTL).wait().expect("it is free");
+    let lease = other.try_lock("k", TTL).wait().expect("it is free");
     // By then the first client has read the word of the second.
     for client in [&other, &shared] {
         client.leader("k").wait().expect("the nodes answer");
     }
     let refused = shared.try_lock("k", options()).wait();
     assert!(matches!(refused, Err(LockError::Taken(_))), "{refused:?}");
-    assert_eq!(cluster.holders("k"), 3, "the other client's");
+    // The third node may have had the lock that was taken away for a moment longer.
+    let theirs = lease.token().map(|token| token.as_bytes().to_vec());
+    let held = cluster.values("k").into_iter().filter(|value| *value == theirs).count();
+    assert!(held >= 2 && lease.is_valid(), "the other client's");
 }

@@ -121,7 +121,7 @@ fn a_lost_lock_keeps_nobody_of_its_process_waiting() {
 /// loss.
 #[test]
 fn a_plain_lock_that_a_late_answer_shows_to_be_lost_keeps_nobody_waiting() {
-    let (nodes, shared) = embedded(|config| config.node_timeout(ms(200)));
+    let (nodes, shared) = embedded(|config| config.node_timeout(ms(500)));
     let mut guard = shared.try_lock("k", TTL).wait().unwrap();
     let ends = guard.deadline();
     take_away(&nodes, &guard);

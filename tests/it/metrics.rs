@@ -7,7 +7,8 @@ use metrics_util::MetricKind;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 
 use super::common::{
-    Clients as _, Cluster, Looped, PATIENCE, RealServer, TTL, eventually, ms, no_quorum, taken,
+    Clients as _, Cluster, Looped, PATIENCE, RealServer, TTL, eventually, fresh_config, ms,
+    no_quorum, taken,
 };
 
 /// The data that a recorder has got so far: sums of counters, last values of gauges, numbers of
@@ -217,7 +218,7 @@ fn what_a_dropped_driver_leaves_unanswered_is_counted() {
         let snapshotter = recorder.snapshotter();
         let mut seen = Seen::default();
         metrics::with_local_recorder(&recorder, || {
-            let config = redbolt::Config::new(nodes.urls()).unwrap();
+            let config = fresh_config(nodes.urls());
             let mut driver = redbolt::driver::Driver::standalone(config).unwrap();
             assert!(eventually(PATIENCE, || {
                 driver.drive();
@@ -250,7 +251,7 @@ fn the_age_of_the_oldest_lease_and_call_grows_while_nothing_happens() {
     let snapshotter = recorder.snapshotter();
     let mut seen = Seen::default();
     metrics::with_local_recorder(&recorder, || {
-        let config = || redbolt::Config::new(nodes.urls()).unwrap();
+        let config = || fresh_config(nodes.urls());
         let mut holder = Looped::connect(config().client_name("holder"));
         let mut waiter = Looped::connect(config().client_name("waiter"));
         let lease = holder.try_lock("stuck", TTL).unwrap();

@@ -42,7 +42,7 @@ fn every_handle_puts_to_each_node_what_is_meant_for_it_and_returns_the_replies_i
 #[test]
 fn a_node_that_hangs_owes_its_replies_after_a_node_timeout() {
     let Some(cluster) = Cluster::mixed(3) else { return };
-    let client = cluster.whole(cluster.config().node_timeout(ms(300)));
+    let client = cluster.whole(cluster.config().node_timeout(ms(1_000)));
     cluster.node(2).freeze();
     let query = Query::new().all(&[b"GET", b"k"]);
     let nodes = ends_within(ms(3_000), || client.query(&query).wait()).unwrap();

@@ -59,7 +59,8 @@ fn a_failure_after_several_attempts_leaves_no_key_on_the_free_minority() {
     }
     let client = polling(&cluster);
     let mut monitor = Monitor::new(cluster.node(4));
-    let retry = Retry::every(ms(5), ms(5)).timeout(ms(200));
+    // On a busy machine too the call has time for several attempts.
+    let retry = Retry::every(ms(5), ms(5)).timeout(ms(1_000));
     let ballot = taken(client.lock("k", LockOptions::new(TTL).retry(retry)).wait());
     assert_eq!(ballot.denied(), 3);
     assert!(eventually(PATIENCE, || cluster.holders("k") == 3));
@@ -79,9 +80,14 @@ fn the_wait_between_attempts_is_at_least_the_delay_and_the_jitter_varies_it() {
     let client = polling(&cluster);
     let mut monitor = Monitor::new(cluster.node(0));
     let (delay, jitter, attempts) = (ms(30), ms(60), 9);
-    let retry = Retry::every(delay, jitter).timeout(ms(2_000));
-    taken(client.lock("k", LockOptions::new(TTL).retry(retry)).wait());
-    let times: Vec<_> = (0..attempts).map(|_| monitor.next_set().0).collect();
+    let options = LockOptions::new(TTL).retry(Retry::every(delay, jitter).timeout(PATIENCE));
+    let times: Vec<_> = thread::scope(|scope| {
+        let call = scope.spawn(|| client.lock("k", options).wait());
+        let times = (0..attempts).map(|_| monitor.next_set().0).collect();
+        cluster.node(0).command(&["DEL", "k"]);
+        drop(call.join().unwrap().expect("it is free"));
+        times
+    });
     let waits: Vec<_> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
     // The monitor's clock is the wall clock in microseconds; the test allows half a millisecond for
     // its rounding.
@@ -141,9 +147,10 @@ fn a_deadline_of_zero_is_one_attempt() {
     occupy_all(&cluster, "k");
     let before = cluster.set_count(0);
     taken(client.lock("k", zero()).wait());
-    wait_released(&client, PATIENCE);
     let lease = client.try_lock("another", TTL).wait().unwrap();
     drop(lease);
+    // Other nodes decide both calls where this one is late.
+    wait_released(&client, PATIENCE);
     assert_eq!(cluster.set_count(0) - before, 2, "one for each of the two calls");
 }
 
@@ -178,12 +185,15 @@ fn what_a_call_says_of_retries_wins_over_the_configuration() {
     let acquire = LockOptions::new(TTL).retry(once);
     ends_within(Duration::ZERO, || taken(client.lock("k", acquire).wait()));
     let client = Client::connect(cluster.config().retry(once).direct_wake(false)).unwrap();
-    let before = cluster.set_count(0);
-    let acquire = LockOptions::new(TTL).retry(endless.timeout(ms(500)));
-    let ended = client.lock("k", acquire).wait();
-    // The call's time may end in the midst of an attempt.
-    assert!(matches!(ended, Err(LockError::Taken(_) | LockError::NoQuorum(_))), "{ended:?}");
-    assert!(cluster.set_count(0) >= before + 7);
+    // On a busy machine one call may have time for few attempts.
+    assert!(eventually(PATIENCE, || {
+        let before = cluster.set_count(0);
+        let acquire = LockOptions::new(TTL).retry(endless.timeout(ms(500)));
+        let ended = client.lock("k", acquire).wait();
+        // The call's time may end in the midst of an attempt.
+        assert!(matches!(ended, Err(LockError::Taken(_) | LockError::NoQuorum(_))), "{ended:?}");
+        cluster.set_count(0) >= before + 7
+    }));
 }
 
 /// Node A is free, B becomes free, and C is taken meanwhile. The client's own key of the first

@@ -78,7 +78,8 @@ fn several_keys_and_single_keys_of_other_clients_exclude_each_other() {
     // A node that denies several keys at once does not say which is held. A call that waits asks again.
     let LockError::Taken(ballot) = error else { panic!("not taken: {error}") };
     assert_eq!(ballot.key(), None);
-    let waits = patient(TTL).timeout(ms(50));
+    // The time has room for nodes that answer late.
+    let waits = patient(TTL).timeout(ms(1_000));
     let error = client.lock_all(["a", "b", "c"], waits).wait().unwrap_err();
     assert!(error.is_taken() && error.to_string().contains("b: 0 of 3 granted"), "{error}");
     assert!(eventually(PATIENCE, || keys(&nodes) == 1), "the other keys are given back");
@@ -87,7 +88,9 @@ fn several_keys_and_single_keys_of_other_clients_exclude_each_other() {
         // The call keeps `a`, and waits for `b`.
         let is_kept = || matches!(other.try_lock("a", TTL).wait(), Err(LockError::Taken(_)));
         assert!(eventually(PATIENCE, is_kept));
-        drop(other.try_lock("c", TTL).wait().expect("it is behind the key that is waited for"));
+        // An attempt that asked for all keys at once may give this one back a moment later.
+        let is_free = || other.try_lock("c", TTL).wait().is_ok();
+        assert!(eventually(PATIENCE, is_free), "it is behind the key that is waited for");
         single.unlock().wait().unwrap();
         let guard = waits.join().unwrap().expect("all keys are free");
         assert!(guard.remaining() > TTL / 2);
@@ -104,7 +107,8 @@ fn a_call_that_is_dropped_or_refused_leaves_no_key_behind() {
     let (nodes, client) = embedded(|config| config);
     let other = Client::connect(fresh_config(nodes.urls())).unwrap();
     let single = other.lock("b", TTL).wait().unwrap();
-    let options = patient(TTL).timeout(ms(100));
+    // The time has room for nodes that answer late.
+    let options = patient(TTL).timeout(ms(1_000));
     assert!(client.lock_all(["a", "b"], options).wait().unwrap_err().is_taken());
     let mut call = Box::pin(client.lock_all(["a", "b"], patient(TTL)));
     let waker = std::task::Waker::noop();

@@ -88,7 +88,12 @@ fn a_lock_that_is_not_to_be_handed_over_is_released_and_waited_for() {
         }));
         assert!(waits.join().expect("no panic"));
     });
-    assert_eq!(cluster.calls("eval"), 1, "by which the waiter introduced itself");
+    // A waiter introduces itself once more, to another node, where the first node is late.
+    let scripts = cluster.calls("eval");
+    assert!(
+        (1..cluster.len() as u64).contains(&scripts),
+        "by which the waiter introduced itself: {scripts}"
+    );
 }
 
 /// The node freezes, or is killed, while a lock changes hands: the others are a quorum.

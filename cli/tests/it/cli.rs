@@ -11,6 +11,12 @@ use serde_json::Value;
 /// How long a command may take to end.
 const END_LIMIT: Duration = Duration::from_secs(60);
 
+/// The longest TTL on servers that have just started. A server tells its age in whole seconds, so each
+/// new client waits for the rest of one. The guard of this TTL ends between two seconds: a server that
+/// is old enough for one client is old enough for all that come later.
+pub(crate) const MAX_TTL: Duration = Duration::from_millis(1_800);
+pub(crate) const MAX_TTL_TEXT: &str = "1800ms";
+
 /// How a command ended.
 #[derive(Debug)]
 pub(crate) struct Ended {

@@ -135,10 +135,10 @@ fn a_key_that_all_nodes_deny_ends_with_77_also_where_one_waits_for_its_vote() {
     servers.iter().for_each(rules);
     let urls: Vec<String> =
         servers.iter().map(|server| server.url().replace("://", "://u:right@")).collect();
-    let lock = || on_urls(&urls, &["lock", "k", "--ttl", "1s", "--max-ttl", "3s"]);
+    let lock = || on_urls(&urls, &["lock", "k", "--ttl", "1s", "--max-ttl", "2800ms"]);
     assert!(eventually(PATIENCE, || lock().code == Some(77)), "{:?}", lock());
     for unlock in [&["unlock", "k", "t0ken"][..], &["unlock", "k", "--force", "--yes"]] {
-        let ended = on_urls(&urls, &[unlock, &["--max-ttl", "3s"]].concat()).expect(77);
+        let ended = on_urls(&urls, &[unlock, &["--max-ttl", "2800ms"]].concat()).expect(77);
         assert!(ended.err.contains(redbolt::Cause::KeyDenied.text()), "{ended:?}");
     }
     servers[0].restart();

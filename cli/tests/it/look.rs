@@ -16,8 +16,9 @@ fn assert_percentiles(of: &Value) {
     assert!(values[0] > 0.0, "{of}");
 }
 
-/// `max_ttl`: a server votes some five seconds after its start.
-const MAX_TTL: &str = "4s";
+/// A server votes some five seconds after its start. As for the longest TTL of other tests, the guard
+/// ends between two seconds.
+const MAX_TTL: &str = "3800ms";
 
 /// Three real servers that keep nothing; none if one is not installed.
 fn servers() -> Option<Vec<RealServer>> {
@@ -108,11 +109,15 @@ fn a_frozen_node_is_said_not_to_answer_yet_beside_the_holder_of_the_lock() {
     servers[1].freeze();
     let status = |more: &[&str]| {
         let look = ["status", "k", "--node-timeout", "300ms"];
-        on_servers(&servers, &[&look[..], more].concat()).expect(0)
+        on_servers(&servers, &[&look[..], more].concat())
     };
-    // A look on a busy machine may end only after the connection is given up.
+    // A look on a busy machine may end only after the connection is given up, or before another node
+    // has answered.
     let says = || {
         let look = status(&["--json"]).json();
+        if look["verdict"] == "unknown" {
+            return false;
+        }
         assert_eq!((&look["verdict"], &look["holder"]["pid"]), (&"held".into(), &pid.into()));
         let node = &look["nodes"][1];
         assert_eq!((&node["state"], &node["token"]), (&"error".into(), &Value::Null));
@@ -123,6 +128,9 @@ fn a_frozen_node_is_said_not_to_answer_yet_beside_the_holder_of_the_lock() {
     let port = format!(":{}", servers[1].port());
     let says = || {
         let text = status(&[]).out;
+        if text.starts_with("k is unknown") {
+            return false;
+        }
         assert!(text.starts_with(&by), "{text}");
         let line = text.lines().find(|line| line.contains(&port));
         line.is_some_and(|line| line.contains("does not answer yet"))
@@ -259,7 +267,9 @@ fn a_bench_counts_what_it_did_and_leaves_no_key() {
 
 #[test]
 fn without_nodes_a_bench_brings_its_own_and_says_so() {
-    let ended = redbolt(&["bench", "--iterations", "50", "--json"]).expect(0);
+    // On a busy machine a node may be late.
+    let args = ["bench", "--iterations", "50", "--json", "--node-timeout", "2s"];
+    let ended = redbolt(&args).expect(0);
     assert!(ended.err.contains("embedded"), "{ended:?}");
     assert_eq!(ended.json()["nodes"], 5);
 }

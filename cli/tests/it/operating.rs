@@ -9,11 +9,7 @@ use std::time::Duration;
 use redbolt::{Client, Config, LockOptions, Unlocked, now};
 use redbolt_rig::{Kind, PATIENCE, RealServer, StopAtEnd, eventually, kind_or_skip, ms};
 
-use super::cli::{Ended, Running, end, on_urls, without_settings};
-
-/// The longest TTL of these locks, and so the length of the guard.
-const MAX_TTL: Duration = Duration::from_secs(2);
-const MAX_TTL_TEXT: &str = "2s";
+use super::cli::{Ended, MAX_TTL, MAX_TTL_TEXT, Running, end, on_urls, without_settings};
 
 /// The most time that a script may take.
 const LIMIT: Duration = Duration::from_secs(180);

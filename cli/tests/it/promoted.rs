@@ -2,7 +2,7 @@
 
 use redbolt_rig::{PATIENCE, RealServer, available_kinds, eventually};
 
-use super::cli::on_urls;
+use super::cli::{MAX_TTL_TEXT, on_urls};
 
 /// The command meets the nodes for the first time in each run.
 #[test]
@@ -10,7 +10,8 @@ fn the_command_locks_each_second_through_a_promotion() {
     let Some(server) = available_kinds().into_iter().next() else { return };
     let (master, server) = (RealServer::start(server, &[]), RealServer::start(server, &[]));
     let lock = |key| {
-        let args = ["lock", key, "--ttl", "1s", "--max-ttl", "2s", "--failover-guard", "off"];
+        let args =
+            ["lock", key, "--ttl", "1s", "--max-ttl", MAX_TTL_TEXT, "--failover-guard", "off"];
         on_urls(&[server.url()], &args).code
     };
     // Until the server's own age is no reason to wait.
@@ -32,7 +33,8 @@ fn a_master_that_would_go_on_after_a_failover_is_refused_unless_told_otherwise()
     let Some(kind) = available_kinds().into_iter().next() else { return };
     let (server, replica) = (RealServer::start(kind, &[]), RealServer::start(kind, &[]));
     replica.replicate(&server);
-    let run = |args: &[&str]| on_urls(&[server.url()], &[args, &["--max-ttl", "2s"]].concat());
+    let run =
+        |args: &[&str]| on_urls(&[server.url()], &[args, &["--max-ttl", MAX_TTL_TEXT]].concat());
     let lock = ["lock", "k", "--ttl", "1s"];
     let off = ["--failover-guard", "off"];
     let doctor = run(&["doctor"]);

@@ -3,17 +3,13 @@
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
 
 use redbolt::Instant;
 use redbolt::{Client, Config, Guard, LockError, RestartGuard, now};
 use serde_json::Value;
 
-use super::cli::on_urls;
+use super::cli::{MAX_TTL, MAX_TTL_TEXT, on_urls};
 use redbolt_rig::{Kind, PATIENCE, RealServer, StopAtEnd, eventually, kind_or_skip, ms};
-
-/// The longest TTL of these locks, and so the length of the guard.
-const MAX_TTL: Duration = Duration::from_secs(2);
 
 /// The node that is replaced.
 const OLD: usize = 2;
@@ -38,7 +34,7 @@ fn urls(servers: &[RealServer]) -> Vec<String> {
 
 /// Whether every node votes, according to the doctor.
 fn doctor_is_content(urls: &[String]) -> bool {
-    let ended = on_urls(urls, &["doctor", "--max-ttl", "2s", "--json"]);
+    let ended = on_urls(urls, &["doctor", "--max-ttl", MAX_TTL_TEXT, "--json"]);
     let report = if ended.code == Some(0) { ended.json() } else { return false };
     let notes = report.get("notes").and_then(Value::as_array).expect("notes");
     // The clients have another list for a while.
@@ -160,7 +156,9 @@ fn lock_and_replace() -> Option<(Vec<RealServer>, Client, Guard)> {
 #[test]
 fn a_new_node_does_not_vote_while_a_lock_of_the_old_one_lives() {
     let Some((servers, _client, lease)) = lock_and_replace() else { return };
-    let other = Client::connect(config(&urls(&servers))).expect("four nodes vote");
+    let other = Client::open(config(&urls(&servers))).expect("addresses");
+    // To another client, the servers may seem too young for a moment more.
+    assert!(eventually(PATIENCE, || other.is_ready()), "four nodes vote");
     let (mut denied, mut was_early) = (0, None);
     let second = loop {
         let result = other.try_lock("k", MAX_TTL).wait();
@@ -182,12 +180,14 @@ fn a_new_node_does_not_vote_while_a_lock_of_the_old_one_lives() {
 /// So the step cannot be left out, and the test above can fail.
 #[test]
 fn without_the_guard_a_new_node_would_give_the_lock_to_a_second_holder() {
-    let Some((servers, _client, lease)) = lock_and_replace() else { return };
-    let config = config(&urls(&servers)).restart_guard(RestartGuard::Off);
-    let other = Client::connect(config).expect("five nodes vote");
-    assert!(eventually(PATIENCE, || other.voters().count() == 5), "five nodes vote");
-    let second = other.try_lock("k", MAX_TTL).wait();
-    if lease.is_valid() {
-        assert!(second.is_ok_and(|second| second.is_valid()), "the empty node decides");
-    }
+    // On a busy machine the lock may be over before, and a node may answer too late.
+    let is_shown = (0..3).any(|_| {
+        let Some((servers, _client, lease)) = lock_and_replace() else { return true };
+        let config = config(&urls(&servers)).restart_guard(RestartGuard::Off);
+        let other = Client::connect(config).expect("five nodes vote");
+        assert!(eventually(PATIENCE, || other.voters().count() == 5), "five nodes vote");
+        let second = other.try_lock("k", MAX_TTL).wait();
+        !lease.is_valid() || second.is_ok_and(|second| second.is_valid())
+    });
+    assert!(is_shown, "the empty node decides");
 }

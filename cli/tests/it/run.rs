@@ -229,8 +229,12 @@ fn a_command_is_ended_before_its_lock_is() {
     let args = ["--ttl", "3500ms", "--grace", "1700ms", "--node-timeout", "500ms"];
     for (stay, is_killed) in [(&STAY, true), (&STAY_DEAF, true), (&STAY_DEAF, false)] {
         let nodes = five();
-        let mut running = run(&nodes, &args, stay);
-        let group = running.line();
+        // On a busy machine the lock may be lost before the command has said anything.
+        let started = (0..5).find_map(|_| {
+            let mut running = run(&nodes, &args, stay);
+            running.try_line().map(|group| (running, group))
+        });
+        let (running, group) = started.expect("a command that says its number");
         for node in 0..3 {
             if is_killed { nodes.kill(node) } else { nodes.pause(node) }.unwrap();
         }
@@ -291,7 +295,8 @@ fn a_command_does_not_outlive_its_lock_where_run_never_goes_on() {
     // An eighth of the grace is the time that a loaded machine may add.
     let (running, group) = diary.start(&nodes, &["--ttl", "5s", "--grace", "2400ms"]);
     // Some extensions have won before.
-    assert!(eventually(PATIENCE, || diary.lines().len() > 200));
+    let start = diary.last();
+    assert!(eventually(PATIENCE, || diary.last() > start + Duration::from_secs(4)));
     running.signal("STOP");
     let status = on(&nodes, &["status", "k", "--json"]).expect(0).json();
     let left = status["nodes"].as_array().unwrap().iter().map(|node| node["ttl_ms"].as_u64());

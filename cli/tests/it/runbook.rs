@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use super::cli::{Ended, Running, end};
+use super::cli::{Ended, MAX_TTL_TEXT, Running, end};
 use super::deployed::{HASH, PASSWORD, start};
 use redbolt_rig::{PATIENCE, RealServer, eventually};
 
@@ -38,7 +38,7 @@ fn play(servers: &[RealServer], dir: &Path, line: &str) -> Ended {
     let rest = line.strip_prefix("redbolt ").expect("a command of redbolt");
     let mut command = Command::new("sh");
     let program = env!("CARGO_BIN_EXE_redbolt");
-    command.args(["-c", &format!("{program} {rest} --max-ttl 2s {patience}")]);
+    command.args(["-c", &format!("{program} {rest} --max-ttl {MAX_TTL_TEXT} {patience}")]);
     command.env("REDBOLT_NODES", urls.join(",")).current_dir(dir);
     end(command)
 }
@@ -67,7 +67,8 @@ fn holding_by(servers: &[RealServer], key: &str, line: &str) -> Running {
         .iter()
         .map(|server| server.url().replace("://", &format!("://redbolt:{PASSWORD}@")))
         .collect();
-    let args = ["run", key, "--wait", "10s", "--ttl", "2s", "--max-ttl", "2s", "--", "sh", "-c"];
+    let ttl = MAX_TTL_TEXT;
+    let args = ["run", key, "--wait", "10s", "--ttl", ttl, "--max-ttl", ttl, "--", "sh", "-c"];
     let mut running = Running::start(&urls, &[&args[..], &[line]].concat());
     assert_eq!(running.line(), "held");
     running

@@ -12,7 +12,8 @@ use super::cli::Running;
 fn client(cluster: &Cluster) -> Client {
     let retry = Retry::every(Duration::from_secs(60), Duration::ZERO).timeout(PATIENCE);
     let config = Config::new(cluster.urls()).expect("addresses of servers").retry(retry);
-    let config = config.restart_guard(RestartGuard::Off).node_timeout(ms(100));
+    // On a busy machine nodes answer late, and an attempt without a quorum is not made again soon.
+    let config = config.restart_guard(RestartGuard::Off).node_timeout(ms(500));
     Client::connect(config).expect("the nodes are there")
 }
 

@@ -113,15 +113,16 @@ static void loss_beside_threads(void) {
 }
 
 static void loss(void) {
-  redbolt_lease brief = lock("brief", (redbolt_options){.ttl_ns = 100 * REDBOLT_MS});
+  /* Long enough for a machine on which a lock takes its time, as under Valgrind. */
+  redbolt_lease brief = lock("brief", (redbolt_options){.ttl_ns = REDBOLT_S});
   EXPECT(redbolt_wait_lost(client, brief, 15 * REDBOLT_S, &error) == REDBOLT_LOST);
   EXPECT(redbolt_remaining_ns(client, brief) == 0);
   EXPECT(redbolt_extend(client, brief, REDBOLT_S, NULL) == REDBOLT_EXPIRED);
   must(redbolt_release(client, brief, &error), &error, "redbolt_release");
 
-  redbolt_options kept = {.ttl_ns = REDBOLT_S, .flags = REDBOLT_KEEP_ALIVE};
+  redbolt_options kept = {.ttl_ns = 2 * REDBOLT_S, .flags = REDBOLT_KEEP_ALIVE};
   redbolt_lease deleted = lock("deleted", kept);
-  EXPECT(redbolt_wait_lost(client, deleted, 1500 * REDBOLT_MS, NULL) == REDBOLT_TIMED_OUT);
+  EXPECT(redbolt_wait_lost(client, deleted, 2500 * REDBOLT_MS, NULL) == REDBOLT_TIMED_OUT);
   puts("delete deleted");
   fflush(stdout);
   EXPECT(redbolt_wait_lost(client, deleted, 15 * REDBOLT_S, &error) == REDBOLT_LOST);
@@ -146,14 +147,14 @@ static redbolt_completion next(redbolt_driver *driver) {
 static void loss_in_a_loop(redbolt_config *config) {
   redbolt_driver *driver;
   int of_lock, of_extension, of_other;
-  redbolt_options options = {.ttl_ns = REDBOLT_S, .flags = REDBOLT_KEEP_ALIVE};
+  redbolt_options options = {.ttl_ns = 3 * REDBOLT_S, .flags = REDBOLT_KEEP_ALIVE};
   must(redbolt_driver_new(config, &driver, &error), &error, "redbolt_driver_new");
   must(redbolt_driver_lock(driver, "other", 5, &options, &of_other, NULL, &error), &error, "other");
   redbolt_completion other = next(driver);
   must(redbolt_driver_lock(driver, "driven", 6, &options, &of_lock, NULL, &error), &error, "driven");
   redbolt_completion won = next(driver);
   EXPECT(won.event == REDBOLT_LOCKED && won.code == REDBOLT_OK && won.user == &of_lock);
-  must(redbolt_driver_extend(driver, won.lease, REDBOLT_S, &of_extension, NULL, &error), &error, "extend");
+  must(redbolt_driver_extend(driver, won.lease, 3 * REDBOLT_S, &of_extension, NULL, &error), &error, "extend");
   redbolt_completion extended = next(driver);
   EXPECT(extended.event == REDBOLT_EXTENDED && extended.code == REDBOLT_OK);
   EXPECT(extended.user == &of_extension && extended.lease.serial == won.lease.serial);
