@@ -99,8 +99,7 @@ impl Engine {
             self.drop_connection(id, Cause::TlsWanted, now);
             return self.refresh(id, now);
         }
-        let node = self.locks.nodes.at(id);
-        if let Some(last_answer) = node.last_answer().filter(|_| node.is_stalled()) {
+        if let Some(last_answer) = self.locks.nodes.at(id).last_answer() {
             self.locks.node_is_back(id, now.real.saturating_since(last_answer), false);
         }
         self.locks.nodes.at_mut(id).heard(now.real);

@@ -49,21 +49,6 @@ pub(in crate::engine) enum OpKind {
     Set,
 }
 
-/// The way in which a call gets its lease.
-#[cfg(feature = "metrics")]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::engine) enum Way {
-    /// By its first attempt.
-    #[default]
-    First,
-    /// The holder's release handed the lock over.
-    Transfer,
-    /// By an attempt that began with a wake.
-    Wake,
-    /// By any later attempt.
-    Poll,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) enum Verdict {
     Open,
