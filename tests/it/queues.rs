@@ -1,6 +1,7 @@
 //! The queues of the client: every waiter in one is served, whatever became of the waiters before
 //! it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -142,14 +143,18 @@ fn calls_end_by_their_own_time_while_the_handle_shuts_down() {
     let other = &Client::connect(fresh_config(nodes.urls())).unwrap();
     let _held = other.try_lock("k", TTL).wait().unwrap();
     let owed = shared.try_lock("owed", TTL).wait().unwrap();
+    let is_told = AtomicBool::new(false);
     thread::scope(|scope| {
         let waiters = [1, 2, 3].map(|calls| begin(scope, &shared, endless(TTL), calls));
         let sees = scope.spawn(|| {
             let mut observer = shared.observe("k", PATIENCE);
             observer.next_change().wait().expect("the first is told at once");
+            is_told.store(true, Ordering::Relaxed);
             observer.next_change().wait()
         });
-        assert!(eventually(PATIENCE, || in_use(&shared).0 == 4), "{shared:?}");
+        // The first look at the nodes must be over, because it would wait for the paused node.
+        let waits = || is_told.load(Ordering::Relaxed) && in_use(&shared).0 == 4;
+        assert!(eventually(PATIENCE, waits), "{shared:?}");
         nodes.pause(0).unwrap();
         drop(owed);
         let end = scope.spawn(|| shared.shutdown(2 * PATIENCE).wait());
