@@ -53,7 +53,9 @@
 //!
 //! A node may run an extension late, after its connection has ended. That creates no key. It shortens
 //! no key either, unless the client sent a longer extension later. So once an extension is longer, the
-//! client no longer asks nodes that may run an older one.
+//! client no longer asks nodes that may run an older one. A process that surely began after the last
+//! answer of the one before runs none. If an older process answers there after it, any lease may have an
+//! extension on its way there.
 //!
 //! # The rule of ownership
 //!
@@ -119,9 +121,7 @@
 //! | promise | shown by |
 //! |---|---|
 //! | no two holders of one key; no key left behind; every operation ends | the simulation: production engines against models of masters with faults by seed (`tests/run simulation`; `REDBOLT_SEED=N` replays one), and its mutants, each a rule broken on purpose that the simulation must notice (`tests/run mutants`) |
-//! | a lock that is handed over is won by a quorum of nodes that wrote it, and a handed-over key
-//! that no call takes is deleted | `src/engine/tests/transfers.rs`, and the simulation, where locks
-//! are handed over in most seeds |
+//! | a lock that is handed over is won by a quorum of nodes that wrote it, and a handed-over key that no call takes is deleted | `src/engine/tests/transfers.rs`, and the simulation, where locks are handed over in most seeds |
 //! | the same on real servers that are killed, frozen, emptied, filled and demoted | eight processes that count under locks (`tests/run chaos`) |
 //! | several keys are held together or not at all, and no calls wait for each other in a circle | `src/engine/tests/sets.rs`, `tests/it/sets.rs`, the simulation; eight processes that move money between accounts (`tests/run chaos`) |
 //! | clients of two lists exclude those of either, and clients go from one list to the next while they run | `src/engine/tests/{joint,exchange}.rs`, `tests/it/exchange.rs`, `cli/tests/it/exchange.rs`, the simulation |
@@ -129,8 +129,7 @@
 //! | an answer counts for the request it answers, on its connection, and for nothing else | `src/engine/tests`, `tests/it/faulty_nodes.rs` |
 //! | a lease's remaining time is checked again just before the caller gets it | `src/engine/tests/acquiring.rs` |
 //! | the client learns of the loss of a lease that is kept alive at the latest at its deadline, and a lost lease stays lost | `src/engine/tests/keeping.rs`, `tests/it/hold.rs` |
-//! | every key that a failed attempt may have written is deleted, also on a node that was frozen or
-//! unreachable | `src/engine/tests/releasing.rs`, `tests/it/drops.rs` |
+//! | every key that a failed attempt may have written is deleted, also on a node that was frozen or unreachable | `src/engine/tests/releasing.rs`, `tests/it/drops.rs` |
 //! | no other client's key is ever deleted or extended | `src/engine/tests/ownership.rs`, `tests/it/given_away.rs`, `tests/it/unlock.rs`, `tests/it/extend.rs` |
 //! | a lease that is extended was held all the time | `src/engine/tests/extending.rs` |
 //! | a lease that is kept alive outlives its nodes, and is given to none that was told to delete it | `src/engine/tests/healing.rs`, `outliving.rs`: a day with 500 restarts; five real servers that forget it in turn (`tests/run chaos`) |

@@ -26,7 +26,7 @@ use redbolt::{Config, Lease, UnlockError, Unlocked, now};
 use crate::args::{CommandArgs, Global};
 use crate::child::{Group, Privileges, exit_code};
 use crate::descendants::Survivor;
-use crate::exit::{Failure, LOST, NOT_KILLED};
+use crate::exit::{Failure, LOST, NOT_KILLED, causes};
 use crate::output::{note, short, shown};
 use crate::session::{Session, odd_outcome};
 use crate::signals::{ENDING, Signal};
@@ -298,7 +298,7 @@ impl Watch<'_> {
                 let what = match cause {
                     LostCause::Gone => "was taken away".to_owned(),
                     LostCause::Forgotten => format!("is lost, because {}", self.forgotten()),
-                    LostCause::Expired | _ => "is lost".to_owned(),
+                    LostCause::Expired | _ => format!("is lost{}", self.away()),
                 };
                 self.tell(&format!("the lock {what}: ending the command"));
             }
@@ -310,7 +310,10 @@ impl Watch<'_> {
                 self.limit.follow(lease.deadline());
             }
             if self.limit.tell_at() <= now() {
-                self.tell("the lock could not be extended and ends: ending the command");
+                let away = self.away();
+                self.tell(&format!(
+                    "the lock could not be extended and ends{away}: ending the command"
+                ));
             }
             let hold_ends = self.hold.ends.filter(|_| !self.limit.is_told);
             if hold_ends.is_some_and(|ends| ends <= now()) {
@@ -325,6 +328,12 @@ impl Watch<'_> {
                 [Some(self.limit.next()), hold_ends, self.say_at].into_iter().flatten().min();
             self.session.wait(ends)?;
         }
+    }
+
+    /// ` (n1:6379, n2:6379: connection refused)`: the nodes without a vote.
+    fn away(&self) -> String {
+        let causes = causes(&self.session.driver.nodes());
+        causes.map(|causes| format!(" ({causes})")).unwrap_or_default()
     }
 
     /// `only 2 of 5 nodes still hold it: n3:6379, n4:6379 restarted or failed over`

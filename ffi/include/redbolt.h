@@ -558,7 +558,8 @@ redbolt_code redbolt_driver_lease_state(redbolt_driver *driver,
 
 // Blocks: sends the releases that are owed, for at most `limit_ns`. `owed`, which may be null, gets how
 // many the nodes have not confirmed: those end with their TTL. Operations whose completion was not taken
-// complete with `REDBOLT_CLOSED`, and later submissions return it.
+// complete with `REDBOLT_CLOSED`, and later calls for locks return it. A lease that is still held can
+// be extended and released.
 redbolt_code redbolt_driver_shutdown(redbolt_driver *driver,
                                      uint64_t limit_ns,
                                      uint64_t *owed,

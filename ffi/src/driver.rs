@@ -390,7 +390,8 @@ pub unsafe extern "C" fn redbolt_driver_lease_state(
 
 /// Blocks: sends the releases that are owed, for at most `limit_ns`. `owed`, which may be null, gets how
 /// many the nodes have not confirmed: those end with their TTL. Operations whose completion was not taken
-/// complete with `REDBOLT_CLOSED`, and later submissions return it.
+/// complete with `REDBOLT_CLOSED`, and later calls for locks return it. A lease that is still held can
+/// be extended and released.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_driver_shutdown(
     driver: *mut redbolt_driver,

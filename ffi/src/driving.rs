@@ -53,22 +53,19 @@ pub(crate) struct Driving {
     pub(crate) driver: Driver,
     ops: Vec<Option<Op>>,
     leases: Handles<Held>,
-    is_closed: bool,
+    /// The operations that a shutdown has ended: the driver tells of none of them.
+    closed: Vec<Op>,
 }
 
 impl Driving {
     pub(crate) fn new(driver: Driver) -> Self {
-        Self { driver, ops: Vec::new(), leases: Handles::default(), is_closed: false }
+        Self { driver, ops: Vec::new(), leases: Handles::default(), closed: Vec::new() }
     }
 
-    /// Ends all operations; no other begins.
+    /// Ends all operations.
     pub(crate) fn shutdown(&mut self, limit: Duration) -> usize {
-        self.is_closed = true;
+        self.closed.extend(self.ops.drain(..).flatten());
         self.driver.shutdown(limit)
-    }
-
-    fn check_open(&self) -> Result<(), Failure> {
-        if self.is_closed { Err(Failure::Closed) } else { Ok(()) }
     }
 
     fn enter(
@@ -94,7 +91,6 @@ impl Driving {
         user: User,
         submit: impl FnOnce(&mut Driver) -> Result<OpId, Failure>,
     ) -> Result<redbolt_op, Failure> {
-        self.check_open()?;
         let id = submit(&mut self.driver)?;
         Ok(self.enter(id, user, redbolt_event::REDBOLT_LOCKED, redbolt_lease::default()))
     }
@@ -109,7 +105,6 @@ impl Driving {
         ttl: Duration,
         user: User,
     ) -> Result<redbolt_op, Failure> {
-        self.check_open()?;
         let held = self.leases.get(lease)?.lease.as_ref().ok_or(Failure::NotALease)?;
         let id = self.driver.extend(held, ttl)?;
         Ok(self.enter(id, user, redbolt_event::REDBOLT_EXTENDED, lease))
@@ -121,7 +116,6 @@ impl Driving {
         user: User,
     ) -> Result<redbolt_op, Failure> {
         let held = self.take(lease)?;
-        self.check_open()?;
         let id = self.driver.unlock(held)?;
         Ok(self.enter(id, user, redbolt_event::REDBOLT_UNLOCKED, redbolt_lease::default()))
     }
@@ -150,7 +144,10 @@ impl Driving {
     /// The next operation that has ended, and why it failed.
     pub(crate) fn completion(&mut self) -> Option<(redbolt_completion, Result<(), Failure>)> {
         loop {
-            let Some(done) = self.driver.completion() else { return self.closed() };
+            let Some(done) = self.driver.completion() else {
+                let op = self.closed.pop()?;
+                return Some(told(op.event, op.user, op.lease, Err(Failure::Closed)));
+            };
             if let Outcome::Lost(_) = done.result {
                 // The lease of a caller that has ended it meanwhile has nobody to tell.
                 let is_it = |held: &Held| held.taken_by == Some(done.id);
@@ -167,19 +164,6 @@ impl Driving {
             let Some(Op { user, lease, .. }) = entry else { continue };
             return Some(self.ended(done.id, done.result, user, lease));
         }
-    }
-
-    /// The next operation that a shutdown has ended: the driver tells of none of them.
-    fn closed(&mut self) -> Option<(redbolt_completion, Result<(), Failure>)> {
-        if !self.is_closed {
-            return None;
-        }
-        let op = loop {
-            if let Some(op) = self.ops.pop()? {
-                break op;
-            }
-        };
-        Some(told(op.event, op.user, op.lease, Err(Failure::Closed)))
     }
 
     fn ended(

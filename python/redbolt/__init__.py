@@ -26,7 +26,7 @@ from redbolt._errors import (
     System,
     Taken,
 )
-from redbolt._redbolt import Client, Lease
+from redbolt._redbolt import Client, Lease, __version__
 
 __all__ = [
     "Busy",
@@ -43,4 +43,5 @@ __all__ = [
     "NotHeld",
     "System",
     "Taken",
+    "__version__",
 ]

@@ -9,7 +9,9 @@ from typing_extensions import Self, Unpack
 
 from redbolt._types import Key, Settings
 
-__all__ = ["Client", "Driver", "Ending", "Lease", "LoopLease", "Nodes"]
+__all__ = ["Client", "Driver", "Ending", "Lease", "LoopLease", "Nodes", "__version__"]
+
+__version__: str
 
 @final
 class Client:

@@ -53,6 +53,7 @@ mod _redbolt {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         super::only_interpreter(module.py())?;
+        module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         // Its name is that of the thread's lease, in another module.
         module.add("LoopLease", module.py().get_type::<super::loop_lease::LoopLease>())
     }

@@ -10,12 +10,17 @@ import subprocess
 import sys
 import threading
 import time
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 from conftest import SETTINGS, Servers, eventually
 
 import redbolt
+
+
+def test_the_module_has_the_version_of_the_package() -> None:
+    assert redbolt.__version__ == metadata.version("redbolt")
 
 
 def test_a_lock_is_held_within_its_block_and_free_behind_it(servers: Servers) -> None:

@@ -54,7 +54,7 @@ impl Table {
             // An attempt would be in vain: this process holds the key itself.
             self.queues.leave(queue);
             self.calls.close(call);
-            return Err(LockError::Taken(self.rules.queued_ballot(holder.votes)));
+            return Err(LockError::Taken(self.lists.queued_ballot(holder.votes)));
         } else {
             if !is_contended {
                 self.queues.at_mut(queue).competitor = Some(call);

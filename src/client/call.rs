@@ -150,10 +150,13 @@ pub fn wait_all<'a, T>(calls: impl IntoIterator<Item = Call<'a, T>>) -> Vec<T> {
         calls.iter().zip(calls.iter().skip(1)).all(|(a, b)| Arc::ptr_eq(&a.owner, &b.owner));
     let caller = if is_of_one { Caller::Gathers } else { Caller::GoesOn };
     calls.iter_mut().for_each(|call| call.begin(caller));
-    let mut left = calls.len() + 1;
+    let is_under_way = |call: &Call<'_, T>| matches!(call.progress, CallProgress::UnderWay(_));
+    let mut own = calls.iter().filter(|call| is_under_way(call)).count();
     let wait = |mut call: Call<'a, T>| {
-        left -= 1;
-        call.wait_among(if is_of_one { left } else { 1 })
+        let is_own = usize::from(is_under_way(&call));
+        let value = call.wait_among(if is_of_one { own.max(1) } else { 1 });
+        own -= is_own;
+        value
     };
     calls.into_iter().map(wait).collect()
 }
@@ -161,5 +164,33 @@ pub fn wait_all<'a, T>(calls: impl IntoIterator<Item = Call<'a, T>>) -> Vec<T> {
 impl<T> fmt::Debug for Call<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Call").field("request", &self.request).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::super::schedules::{LONG, each, ends, start};
+    use super::wait_all;
+    use crate::error::LockError;
+
+    /// In some schedules the I/O thread is sooner.
+    #[test]
+    fn a_caller_of_several_calls_may_lead_though_one_of_them_was_refused_at_once() {
+        static HAS_LED: AtomicBool = AtomicBool::new(false);
+        each(|setup| {
+            let (shared, worker) = start(setup);
+            let leads = || shared.owner.inner.with(|table| table.sleeping.leads);
+            let before = leads();
+            let results = wait_all(["k", ""].map(|key| shared.try_lock(key, LONG)));
+            assert!(matches!(*results, [Ok(_), Err(LockError::InvalidKey { .. })]), "{results:?}");
+            if leads() > before && !setup.promotes {
+                HAS_LED.store(true, Ordering::Relaxed);
+            }
+            drop(results);
+            ends(shared, worker);
+        });
+        assert!(HAS_LED.load(Ordering::Relaxed), "the calls under way are all its own");
     }
 }

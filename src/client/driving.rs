@@ -112,7 +112,7 @@ impl Table {
                 continue;
             }
             let holder = place.queue.and_then(|queue| self.queues.at(queue).holder);
-            let error = self.rules.queued_in_vain(holder, engine, now);
+            let error = self.lists.queued_in_vain(holder, engine, now);
             self.leave_queue(call);
             tell.push(self.calls.finish(call, CallResult::Lock(Err(error))));
         }

@@ -3,7 +3,7 @@
 
 use super::calls::CallResult;
 use super::indices::{CallIndex, QueueIndex};
-use super::rules::Rules;
+use super::rules::{Lists, Rules};
 use super::span::CallSpan;
 use super::table::{Command, Table, Task};
 use crate::config::Config;
@@ -208,7 +208,8 @@ impl Front {
         let ended = match (reply, queue) {
             (CallResult::Lock(Ok(lease)), Some(queue)) => {
                 let (remaining, votes) = (lease.remaining_at(now), lease.votes());
-                let checked = self.table.rules.check_lease(remaining, min_validity, votes);
+                let lists = || self.table.lists.clone();
+                let checked = Lists::check_lease(remaining, min_validity, votes, lists);
                 let held = FrontLease { queue, lease };
                 if let Err(error) = checked {
                     self.give_back(held, true, now);
@@ -252,7 +253,8 @@ impl Front {
             match command {
                 Command::Call(call, Task::Acquire { key, options, ends }, _) => {
                     self.begun.push(Ticket(call));
-                    let options = self.table.rules.in_time(options, ends, engine, now);
+                    let late = || self.table.lists.queued_in_vain(None, engine, now);
+                    let options = options.until(ends, now).ok_or_else(late);
                     match options.and_then(|options| engine.acquire(&key, &options, now)) {
                         Ok(op) => self.ops.push((op, call)),
                         Err(error) => self.replies.push((call, CallResult::Lock(Err(error)))),

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 use super::calls::Taken;
 use super::calls::notify_all;
 use super::counting::Counting;
-use super::rules::Rules;
+use super::rules::{Lists, Rules};
 use super::sleeping::{Lead, LeadEnd, Place};
 use super::sync::Mutex;
 use super::table::{Command, Table};
@@ -100,6 +100,10 @@ impl Inner {
             let _no_call = self.lead(Lead::once());
         }
         value
+    }
+
+    pub(super) fn lists(&self) -> Lists {
+        self.with(|table| table.lists.clone())
     }
 
     /// Drives in the place of the I/O thread, and wakes the thread that goes on. Returns the result

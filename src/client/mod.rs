@@ -473,7 +473,7 @@ impl Client {
     /// two.
     #[must_use]
     pub fn quorum(&self) -> u32 {
-        self.owner.inner.rules.lists().electorate.least()
+        self.owner.inner.lists().electorate.least()
     }
 
     /// Whether a quorum may vote: for a readiness endpoint. It wakes no thread, and returns at once
@@ -487,7 +487,7 @@ impl Client {
     /// list.
     #[must_use]
     pub fn has_quorum(&self, nodes: NodeMask) -> bool {
-        self.owner.inner.rules.lists().electorate.among_others().has_quorum(nodes)
+        self.owner.inner.lists().electorate.among_others().has_quorum(nodes)
     }
 
     /// Changes the lists of nodes to those of `lists`. The client ignores the other settings there,
@@ -517,7 +517,7 @@ impl Client {
     /// Whether lists of nodes are to come that do not decide yet. Asks no node.
     #[must_use]
     pub fn is_exchanging(&self) -> bool {
-        self.owner.inner.rules.lists().are_to_change
+        self.owner.inner.lists().are_to_change
     }
 
     /// Waits until a quorum may vote, at most `limit`; done at once if one may now. Nodes that are
@@ -548,7 +548,7 @@ impl fmt::Debug for Client {
         let (calls, keys) =
             self.owner.inner.with(|table| (table.calls.in_use(), table.queues.in_use()));
         f.debug_struct("Client")
-            .field("nodes", &self.owner.inner.rules.lists().names)
+            .field("nodes", &self.owner.inner.lists().names)
             .field("calls", &calls)
             .field("keys", &keys)
             .finish_non_exhaustive()

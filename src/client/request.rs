@@ -10,6 +10,7 @@ use super::held::Held;
 use super::indices::QueueIndex;
 use super::inner::{Caller, Owner};
 use super::pending::PendingCall;
+use super::rules::Lists;
 use super::span::CallSpan;
 use super::table::{KeysAndTokens, Task};
 use crate::agreement::Agreement;
@@ -256,7 +257,8 @@ pub(super) fn locked(done: Done<'_, '_>) -> Option<Result<Held, LockError>> {
         let queue = done.queue.ok_or(LockError::Closed)?;
         let held = Held::new(lease, Arc::clone(done.owner), queue, asked.options.ttl);
         let min_validity = asked.options.min_validity;
-        done.owner.inner.rules.check_lease(held.remaining(), min_validity, held.votes())?;
+        let lists = || done.owner.inner.lists();
+        Lists::check_lease(held.remaining(), min_validity, held.votes(), lists)?;
         Ok(held)
     });
     if let Some(counted) = asked.counted.take() {
@@ -324,7 +326,7 @@ pub(super) fn led(done: Done<'_, '_>) -> Option<Result<Led, LockError>> {
     let owner = done.owner;
     Some(answered(done)?.map(|answers| {
         Led::read(&answers, 0, |nodes| {
-            owner.inner.rules.lists().electorate.among_others().has_quorum(nodes)
+            owner.inner.lists().electorate.among_others().has_quorum(nodes)
         })
     }))
 }

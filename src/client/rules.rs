@@ -1,10 +1,9 @@
 //! [`Rules`]: the settings as arithmetic, for calls before any node is asked.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::queues::Holder;
-use super::sync::Mutex;
 use crate::config::Config;
 use crate::engine::{Engine, Prefix};
 use crate::error::{
@@ -22,7 +21,8 @@ const TURNS_WANTED_ELSEWHERE: u32 = 8;
 
 #[derive(Debug)]
 pub(super) struct Rules {
-    lists: Mutex<Lists>,
+    /// The lists of the configuration. The table has the present ones.
+    pub(super) lists: Lists,
     pub(super) retry: Retry,
     turns_max: u32,
     /// The configuration limits how often a caller extends a lease, or how long it holds one.
@@ -46,23 +46,15 @@ pub(super) struct Lists {
 }
 
 impl Rules {
-    pub(super) fn lists(&self) -> Lists {
-        self.lists.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    pub(super) fn set_lists(&self, lists: Lists) {
-        *self.lists.lock().unwrap_or_else(PoisonError::into_inner) = lists;
-    }
-
     pub(super) fn new(config: &Config) -> Result<Self, ConfigError> {
         let checked = config.check()?;
         let has_limits = config.max_extensions.is_some() || config.max_hold.is_some();
         Ok(Self {
-            lists: Mutex::new(Lists {
+            lists: Lists {
                 names: config.nodes.iter().map(|address| address.name().into()).collect(),
                 electorate: checked.electorate(),
                 are_to_change: false,
-            }),
+            },
             retry: config.retry,
             // The next holder of a lease with limits would get only the rest of them.
             turns_max: if has_limits { 0 } else { config.local_turns },
@@ -153,22 +145,13 @@ impl Rules {
             && !rules::needs_own_fence(holder.is_fenced || wanted.is_fenced)
             && !rules::needs_own_term(holder.is_announced || wanted.is_announced)
     }
+}
 
+impl Lists {
     /// The ballot of an attempt that never went to the nodes. The nodes of `holds` hold the key for
     /// another caller of this client.
     pub(super) fn queued_ballot(&self, holds: NodeMask) -> Ballot {
         self.ballot(NodeMask::EMPTY, holds, Cause::Queued)
-    }
-
-    /// The options of a call that comes to the nodes only now; an error if its time is over.
-    pub(super) fn in_time(
-        &self,
-        options: LockOptions,
-        ends: Instant,
-        engine: &Engine,
-        now: Instant,
-    ) -> Result<LockOptions, LockError> {
-        options.until(ends, now).ok_or_else(|| self.queued_in_vain(None, engine, now))
     }
 
     /// The error of a call that waited in the queue in vain, behind this holder.
@@ -189,25 +172,25 @@ impl Rules {
 
     /// Checks a lease again just before its caller gets it.
     pub(super) fn check_lease(
-        &self,
         remaining: Duration,
         min_validity: Duration,
         votes: NodeMask,
+        lists: impl FnOnce() -> Self,
     ) -> Result<(), LockError> {
         if remaining.is_zero() || remaining < min_validity {
-            return Err(LockError::Expired(self.ballot(votes, NodeMask::EMPTY, Cause::None)));
+            return Err(LockError::Expired(lists().ballot(votes, NodeMask::EMPTY, Cause::None)));
         }
         Ok(())
     }
 
     fn ballot(&self, granted: NodeMask, denied: NodeMask, cause: Cause) -> Ballot {
-        let Lists { names, electorate, .. } = self.lists();
+        let Self { names, electorate, .. } = self;
         Ballot {
             granted,
             denied,
             unknown: NodeMask::EMPTY,
             causes: [cause; NODES_MAX],
-            names,
+            names: Arc::clone(names),
             listed: electorate.nodes(),
             quorum: electorate.least(),
             is_joint: electorate.is_joint(),
@@ -263,8 +246,8 @@ pub(super) mod tests {
         let now = Instant::from_nanos(1);
         let engine = Engine::new(&config, [0; 32], now).unwrap();
         let rules = Rules::new(&config).unwrap();
-        let result = rules.in_time(LockOptions::new(ms(10)), now, &engine, now);
-        assert!(matches!(result, Err(LockError::NoQuorum(_))), "{result:?}");
+        let error = rules.lists.queued_in_vain(None, &engine, now);
+        assert!(matches!(error, LockError::NoQuorum(_)), "{error:?}");
     }
 
     fn holder(is_fenced: bool, is_announced: bool) -> Holder {

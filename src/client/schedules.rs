@@ -36,7 +36,7 @@ use crate::token::TokenBytes;
 /// Schedules per scenario, without `REDBOLT_SCHEDULES=N`.
 const SCHEDULES: usize = 300;
 /// So long that no call ends by time.
-const LONG: Duration = Duration::from_secs(20);
+pub(super) const LONG: Duration = Duration::from_secs(20);
 
 /// A key of another client. That client watches the key `SEEN`, and holds its own key while this client
 /// holds `SEEN`.
@@ -264,15 +264,15 @@ impl Workers {
 }
 
 #[derive(Clone, Copy)]
-struct Setup {
+pub(super) struct Setup {
     /// How often leases are handed on.
     local_turns: u32,
     /// Callers that block lead one after another.
-    promotes: bool,
+    pub(super) promotes: bool,
 }
 
 /// A handle, and its I/O thread.
-fn start(setup: Setup) -> (Client, JoinHandle<usize>) {
+pub(super) fn start(setup: Setup) -> (Client, JoinHandle<usize>) {
     let config = Config::new(["h:1"]).expect("an address");
     let config = config.local_turns(setup.local_turns).max_ttl(LONG * 3);
     let table = Table::new(Rules::new(&config).expect("a fit configuration"), 64, setup.promotes);
@@ -287,7 +287,7 @@ fn start(setup: Setup) -> (Client, JoinHandle<usize>) {
 }
 
 /// Ends the handle, and checks that no call, waiter or lock is left.
-fn ends(shared: Client, worker: JoinHandle<usize>) {
+pub(super) fn ends(shared: Client, worker: JoinHandle<usize>) {
     let inner = Arc::clone(&shared.owner.inner);
     drop(shared);
     assert_eq!(worker.join().expect("a sound I/O thread"), 0, "locks of nobody's");
@@ -352,7 +352,7 @@ fn begun<T>(shared: &Client, mut call: Call<'static, T>) -> Call<'static, T> {
 }
 
 /// Runs the scenario with leases that are handed on always, never, and once in a row.
-fn each(scenario: fn(Setup)) {
+pub(super) fn each(scenario: fn(Setup)) {
     let wanted = std::env::var("REDBOLT_SCHEDULES").ok();
     let schedules = wanted.map_or(SCHEDULES, |text| text.parse().expect("a number"));
     for (local_turns, promotes) in [(64, false), (0, true), (1, false), (1, true)] {

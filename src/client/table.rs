@@ -20,7 +20,7 @@ use super::calls::{CallResult, Calls};
 use super::counting::Counting;
 use super::indices::{CallIndex, QueueIndex};
 use super::queues::Queues;
-use super::rules::Rules;
+use super::rules::{Lists, Rules};
 use super::sleeping::Sleeping;
 use super::span::CallSpan;
 use crate::config::Config;
@@ -105,6 +105,7 @@ pub(super) struct Table {
     /// The I/O thread has ended, with this many releases owed.
     pub(super) ended: Option<usize>,
     pub(super) rules: Arc<Rules>,
+    pub(super) lists: Lists,
     pub(super) counting: Counting,
     /// The nodes that may vote, as the driving thread last saw them.
     pub(super) voters: NodeMask,
@@ -132,6 +133,7 @@ impl Table {
             lingering: BinaryHeap::new(),
             is_closed: false,
             ended: None,
+            lists: rules.lists.clone(),
             rules,
             counting: Counting::default(),
             voters: NodeMask::EMPTY,

@@ -299,12 +299,13 @@ impl Worker {
         let Self { driver, inner, commands, replies, tell, .. } = self;
         let has_calls = !self.asks.is_empty() || !self.connecting.is_empty();
         self.voters = driver.engine().voters();
-        if let Some((names, electorate)) = driver.take_lists() {
-            let are_to_change = driver.is_exchanging();
-            inner.rules.set_lists(Lists { names, electorate, are_to_change });
-        }
+        let lists = driver.take_lists();
+        let are_to_change = driver.is_exchanging();
         let (time, mut end) = (driver.engine().last_pass(), None);
         inner.with(|table| {
+            if let Some((names, electorate)) = lists {
+                table.lists = Lists { names, electorate, are_to_change };
+            }
             if lead.is_some() && table.leader_leaves() {
                 end = Some(table.end_lead(None, 0));
                 return;
@@ -333,7 +334,8 @@ impl Worker {
         let driver = &mut self.driver;
         match task {
             Task::Acquire { key, options, ends } => {
-                let options = self.inner.rules.in_time(options, ends, driver.engine(), time);
+                let late = || self.inner.lists().queued_in_vain(None, driver.engine(), time);
+                let options = options.until(ends, time).ok_or_else(late);
                 let result = options.and_then(|options| match key::split(&key) {
                     None => driver.begin_lock(&key, &options, time),
                     Some(keys) => driver.begin_lock_all(&keys, options, time),

@@ -207,11 +207,12 @@ fn append_fence_script(out: &mut Vec<u8>, script: &str, key: &Key, token: &Token
 /// The suffix that makes the key of a lock's counter of fences from the key of the lock.
 pub(crate) const FENCE_SUFFIX: &[u8] = b":fence";
 
-/// Whether a key is a counter of fences, the claim of a leader, a gate or a slot. The nodes keep
-/// these for locks of other names, and no lock may be mistaken for one.
+/// Whether a key is a counter of fences, the claim of a leader, a gate, a slot or the marker of a
+/// node. The nodes keep these beside locks of other names, and no lock may be mistaken for one.
 #[inline]
 pub(crate) fn is_reserved(key: &[u8]) -> bool {
     match key {
+        [b'r', b'e', b'd', ..] if key.starts_with(MARKER_PREFIX.as_bytes()) => true,
         [.., b'e'] => key.ends_with(FENCE_SUFFIX),
         [.., b'd'] => key.ends_with(CLAIM_SUFFIX),
         [.., b't'] => key.ends_with(key::SLOT),

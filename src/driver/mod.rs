@@ -126,8 +126,9 @@ impl Driver {
     ///
     /// # Errors
     ///
-    /// [`LockError::Full`] at `in_flight_max`, and the errors that concern key, TTL and token. Then
-    /// the attempt did not begin.
+    /// [`LockError::Full`] at `in_flight_max`, [`LockError::Closed`] after
+    /// [`shutdown`](Self::shutdown), and the errors that concern key, TTL and token. Then the attempt
+    /// did not begin.
     pub fn try_lock(
         &mut self,
         key: impl AsRef<[u8]>,
@@ -196,7 +197,9 @@ impl Driver {
         options: LockOptions,
         now: Instant,
     ) -> Result<OpId, LockError> {
-        self.prepare(&options, now);
+        if !self.prepare(&options, now) {
+            return Err(LockError::Closed);
+        }
         self.engine.acquire_all(keys, options, now)
     }
 
@@ -208,17 +211,21 @@ impl Driver {
         options: &LockOptions,
         now: Instant,
     ) -> Result<OpId, LockError> {
-        self.prepare(options, now);
+        if !self.prepare(options, now) {
+            return Err(LockError::Closed);
+        }
         self.engine.acquire(key, options, now)
     }
 
-    /// Before a call for locks: its commands go behind the releases of dropped leases.
+    /// Before a call for locks: its commands go behind the releases of dropped leases. Returns whether
+    /// the driver still takes locks.
     #[inline]
-    fn prepare(&mut self, options: &LockOptions, now: Instant) {
+    fn prepare(&mut self, options: &LockOptions, now: Instant) -> bool {
         self.collect_dropped(now);
         if options.is_fenced || options.is_announced {
             self.set_wall_clock(now);
         }
+        !self.engine.is_closing()
     }
 
     /// Begins to move the end of `lease` to `ttl` from now.
@@ -320,7 +327,9 @@ impl Driver {
         options: impl Into<LockOptions>,
     ) -> Result<OpId, ExtendError> {
         let (options, now) = (options.into(), clock::now());
-        self.prepare(&options, now);
+        if !self.prepare(&options, now) {
+            return Err(ExtendError::Closed);
+        }
         self.engine.adopt(key.as_ref(), token.as_ref(), &options, now)
     }
 
@@ -337,7 +346,9 @@ impl Driver {
         options: impl Into<LockOptions>,
     ) -> Result<OpId, ExtendError> {
         let (options, now) = (options.into(), clock::now());
-        self.prepare(&options, now);
+        if !self.prepare(&options, now) {
+            return Err(ExtendError::Closed);
+        }
         self.engine.adopt_all(locks, &options, now)
     }
 

@@ -20,6 +20,9 @@ impl Driver {
     /// it tries once more to connect. It sleeps on the sockets themselves, so it needs no event
     /// loop. Use it at the end of a program.
     ///
+    /// From then on the driver takes no lock; a lease that is still held can be extended and released.
+    /// A further call waits for the answers again.
+    ///
     /// Returns how many releases the driver still owes, one per key and node. Those keys end with
     /// their TTL, and so do the keys of leases that are still held.
     pub fn shutdown(&mut self, limit: Duration) -> usize {

@@ -156,6 +156,7 @@ impl Engine {
         (plan.is_patient, plan.is_woken) = (false, false);
         if options.retry.is_some() || options.timeout.is_some() {
             plan.retry_as(options, now);
+            self.locks.ops.at_mut(index).failed = Verdict::Open;
         }
         if options.keep_alive {
             self.locks.open_keep(index, options.is_announced);

@@ -6,7 +6,7 @@ use super::locks::steps::TokenState;
 use super::nodes::Everyday;
 use crate::command::Answer;
 use crate::error::Cause;
-use crate::node::{Node, Now, Pending, Request, Step};
+use crate::node::{Node, Now, Pending, Process, Request, Step};
 use crate::quorum::NodeId;
 use crate::rules;
 use crate::slab::SlotIndex;
@@ -100,7 +100,8 @@ impl Engine {
             return self.refresh(id, now);
         }
         if let Some(last_answer) = self.locks.nodes.at(id).last_answer() {
-            self.locks.node_is_back(id, now.real.saturating_since(last_answer), false);
+            let silence = now.real.saturating_since(last_answer);
+            self.locks.node_is_back(id, silence, Process::Same);
         }
         self.locks.nodes.at_mut(id).heard(now.real);
         while !input.is_empty() || self.locks.nodes.at(id).has_unread() {
@@ -184,8 +185,8 @@ impl Engine {
             && let Some(last_answer) = last_answer
         {
             let silence = now.real.saturating_since(last_answer);
-            let is_reborn = self.locks.nodes.at(id).is_reborn(before.as_deref(), silence);
-            self.locks.node_is_back(id, silence, is_reborn);
+            let process = self.locks.nodes.at(id).process(before.as_deref(), last_answer);
+            self.locks.node_is_back(id, silence, process);
         }
         let is_back = !was_heard && self.locks.nodes.at(id).takes_transfers();
         if rules::is_deleted_when_back(is_back) {

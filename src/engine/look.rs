@@ -244,6 +244,11 @@ impl Engine {
         }
     }
 
+    /// Whether the client is about to end.
+    pub(crate) const fn is_closing(&self) -> bool {
+        self.locks.settings.is_closing
+    }
+
     /// The key as the nodes know it.
     pub(crate) fn wire_key<'key>(&self, key: &'key [u8]) -> Result<Cow<'key, [u8]>, LockError> {
         self.locks.prefix.wire_key(key)

@@ -165,8 +165,11 @@ pub enum LockError {
     },
     /// The key ends in `:fence`, `:elected`, `:slot`, or `:slot:` and a number. Such keys belong to
     /// other locks: they are the counters of their fences, the names of their leaders, and their
-    /// [slots](crate::LockOptions::slots).
-    #[error("a key that ends in :fence, :elected, :slot or :slot:N belongs to another lock")]
+    /// [slots](crate::LockOptions::slots). Or the key begins with `redbolt:since:`, as the markers of
+    /// nodes do.
+    #[error(
+        "a key that ends in :fence, :elected, :slot or :slot:N belongs to another lock, and redbolt:since:* to a node"
+    )]
     ReservedKey,
     /// The key is empty, or longer than 4,096 bytes with the configured prefix.
     #[error("the key has {len} bytes with its prefix and suffix: 1 to 4096 are allowed")]

@@ -21,6 +21,17 @@ use crate::resp::{Decoder, Limits};
 use crate::rules;
 use crate::time::{Instant, WallClock};
 
+/// The process that answers at a node's address, compared with the last one there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Process {
+    /// The same, or the node does not tell.
+    Same,
+    /// It surely began after the last answer of the one before.
+    New,
+    /// It may have been there all the time.
+    Other,
+}
+
 /// One master, over all its connections.
 #[derive(Clone)]
 pub(crate) struct Node {
@@ -144,12 +155,19 @@ impl Node {
         }
     }
 
-    /// Whether the node is a new process, which began after the last answer of the one before.
-    pub(crate) fn is_reborn(&self, before: Option<&str>, silence: Duration) -> bool {
-        let is_other = before.is_some() && self.identity().is_some() && before != self.identity();
-        // The node tells its age in whole seconds.
-        let is_younger = |age| age <= silence.as_secs() + 1;
-        is_other && self.reading.facts.uptime_s.is_some_and(is_younger)
+    /// Which process the last greeting met, where the process `before` last answered at `last_answer`.
+    pub(crate) fn process(&self, before: Option<&str>, last_answer: Instant) -> Process {
+        if before.is_none() || self.identity().is_none() || before == self.identity() {
+            return Process::Same;
+        }
+        // The client asked for the age at the earliest then.
+        let silence = self.reading.seen_at.saturating_since(last_answer);
+        let is_younger = |age| rules::began_since(age, silence);
+        if self.reading.facts.uptime_s.is_some_and(is_younger) {
+            Process::New
+        } else {
+            Process::Other
+        }
     }
 
     /// When the node last sent anything; `None` if it never did.

@@ -40,7 +40,7 @@ mod trouble;
 
 use std::time::Duration;
 
-pub(crate) use self::core::Node;
+pub(crate) use self::core::{Node, Process};
 pub(crate) use admission::AdmissionRules;
 pub(crate) use channel::{ChannelName, TransfersName};
 pub(crate) use debt::{Debt, DebtDue, REFUSED_DELAY};

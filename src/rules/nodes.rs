@@ -5,6 +5,8 @@ use super::{Kind, Mutant, chosen};
 use crate::quorum::{Electorate, NodeId, NodeMask};
 use crate::time::Instant;
 
+use std::time::Duration;
+
 rules! { NODES:
     // ---- nodes ----
 
@@ -57,6 +59,18 @@ rules! { NODES:
     fn surely_lived_s(uptime_s: u64) -> u64 { uptime_s.saturating_sub(1) }
     /// The client believes the age that a node reports, though the node rounds it up.
     AgeBelievedTooSoon => ByTest { uptime_s }
+
+    /// A process is a new one if it is surely younger than the silence of the one before.
+    fn began_since(uptime_s: u64, silence: Duration) -> bool {
+        Duration::from_secs(uptime_s.saturating_add(1)) <= silence
+    }
+    /// A process that may have been there before the silence is taken for a new one.
+    OldProcessTakenForNew => ByTest { true }
+
+    /// Behind a new process an older one may come back. It may still run what the client forgot.
+    fn may_be_first(is_other: bool, was_reborn: bool) -> bool { is_other && was_reborn }
+    /// The process of before comes back unnoticed.
+    FirstProcessBackUnseen => ByTest { false }
 
     /// A node that gives an answer which only a replica gives has lost its grants.
     fn is_replica(says_so: bool) -> bool { says_so }

@@ -8,7 +8,9 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use redbolt::driver::{Driver, Outcome};
-use redbolt::{Client, Config, Guard, Lease, LockError, LockOptions, Retry, now};
+use redbolt::{
+    Client, Config, ExtendError, Guard, Lease, LockError, LockOptions, Retry, Unlocked, now,
+};
 use redbolt_embedded::Nodes;
 
 use super::common::{
@@ -259,6 +261,35 @@ fn a_lease_that_is_held_when_its_driver_ends_stays_until_its_deadline() {
         assert!(eventually(PATIENCE, || other.try_lock("k", TTL).wait().is_ok()));
         assert!(now() >= ends, "nobody was there to release it");
     }
+}
+
+#[test]
+fn a_driver_that_was_shut_down_takes_no_lock_and_still_releases_one() {
+    let nodes = Nodes::start(3).unwrap();
+    let mut driver = Driver::standalone(nodes.config()).unwrap();
+    drive_until(&mut driver, |driver| driver.voters().count() == 3);
+    driver.try_lock("k", TTL).unwrap();
+    let mut lease = None;
+    drive_until(&mut driver, |driver| {
+        lease = lease.take().or_else(|| won(driver));
+        lease.is_some()
+    });
+    driver.shutdown(LIMIT);
+    let calls = [
+        driver.try_lock("a", TTL),
+        driver.lock("a", TTL),
+        driver.try_lock_all(&["a", "b"], TTL),
+        driver.lock_all(&["a", "b"], TTL),
+    ];
+    assert!(calls.iter().all(|call| matches!(call, Err(LockError::Closed))), "{calls:?}");
+    let adoptions = [driver.adopt("a", "t", TTL), driver.adopt_all(&[("a", "t"), ("b", "t")], TTL)];
+    let is_closed = |call: &Result<_, _>| matches!(call, Err(ExtendError::Closed));
+    assert!(adoptions.iter().all(is_closed), "{adoptions:?}");
+    driver.unlock(lease.expect("it was won")).unwrap();
+    drive_until(&mut driver, |driver| {
+        let done = driver.completion();
+        done.is_some_and(|done| matches!(done.result, Outcome::Unlock(Ok(Unlocked::Released))))
+    });
 }
 
 #[test]

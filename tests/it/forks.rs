@@ -101,6 +101,11 @@ fn the_child_of_a_fork_ends_its_calls_whatever_other_threads_do_at_the_fork() {
                     drop(client.try_lock(key, TTL).wait());
                 }
             });
+            scope.spawn(move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    assert_eq!(client.quorum(), 2);
+                }
+            });
         }
         let mut ends = (0..1_000).map(|_| match fork().expect("a process more") {
             Fork::Child => {
@@ -110,6 +115,7 @@ fn the_child_of_a_fork_ends_its_calls_whatever_other_threads_do_at_the_fork() {
                 });
                 let (guard, waits) = copied.take().expect("the child's copy");
                 drop(guard);
+                assert_eq!(client.quorum(), 2);
                 exit(i32::from(waits.wait().is_ok() || client.try_lock("c", TTL).wait().is_ok()))
             }
             Fork::Parent(pid) => waitpid(pid).expect("a child"),

@@ -132,6 +132,18 @@ fn every_file_says_what_it_is_for_and_is_no_longer_than_it_may_be() {
     }
 }
 
+/// The second line would be a row of its own.
+#[test]
+fn each_row_of_a_table_in_the_documentation_is_one_line() {
+    for Source { path, text } in DIRS.into_iter().flat_map(sources) {
+        for (line, number) in text.lines().map(str::trim).zip(1..) {
+            let row = line.strip_prefix("//! |").or_else(|| line.strip_prefix("/// |"));
+            let is_whole = row.is_none_or(|row| row.ends_with('|'));
+            assert!(is_whole, "{}:{number}: a row without its end", path.display());
+        }
+    }
+}
+
 /// Otherwise a file would be in two crates, and neither crate's order of imports would hold for it. The
 /// benchmark of RESP takes the codec, which is no public name and imports nothing of its crate.
 #[test]

@@ -480,6 +480,21 @@ fn a_command_that_hangs_is_ended_once_it_has_held_its_lock_for_max_hold() {
 }
 
 #[test]
+fn a_lock_that_could_not_be_extended_is_lost_with_the_names_of_the_nodes_that_are_away() {
+    let nodes = five();
+    let mut running = run(&nodes, &["--ttl", "1s"], &STAY);
+    running.line();
+    (0..3).for_each(|node| nodes.kill(node).unwrap());
+    let ended = running.end();
+    assert_eq!(ended.code, Some(70), "{ended:?}");
+    let said = ended.err.lines().next().unwrap_or_default();
+    assert!(said.starts_with("redbolt: the lock could not be extended and ends ("), "{ended:?}");
+    for url in &nodes.urls()[..3] {
+        assert!(said.contains(url.trim_start_matches("redis://")), "{url}: {ended:?}");
+    }
+}
+
+#[test]
 fn a_lock_that_too_many_nodes_forgot_is_not_said_to_be_taken_away() {
     let nodes = five();
     let mut running = run(&nodes, &["--ttl", "3s"], &STAY);

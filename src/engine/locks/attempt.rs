@@ -357,9 +357,10 @@ impl Locks {
     fn lock_error(&self, index: OpIndex, now: Instant) -> LockError {
         let op = self.ops.at(index);
         let (round, outcome) = (op.round, op.outcome);
-        let unknown = round.unknown.union(round.open());
+        let granted = if outcome == Verdict::Expired { op.late } else { round.granted };
+        let unknown = round.unknown.union(round.open()).without(granted);
         let denied = if outcome == Verdict::Taken { op.denials() } else { round.denied };
-        let ballot = self.ballot(index, round.granted, denied, unknown, now);
+        let ballot = self.ballot(index, granted, denied, unknown, now);
         match outcome {
             Verdict::Taken => LockError::Taken(ballot),
             Verdict::Expired => LockError::Expired(ballot),

@@ -70,6 +70,8 @@ pub(in crate::engine) struct Locks {
     pub(in crate::engine) offers: Offers,
     /// The oldest first.
     pub(in crate::engine) unsettled: VecDeque<Unsettled>,
+    /// The nodes of which the client once forgot what was sent to an earlier process.
+    pub(super) reborn: NodeMask,
     /// The slots of locks from elsewhere. A slot that is used again may stand here, too.
     pub(in crate::engine) foreign: Vec<SlotIndex>,
     /// How long the nodes took to deny the last attempt that failed for denials.
@@ -120,6 +122,7 @@ impl Locks {
             batches: Batches::default(),
             offers: Offers::default(),
             unsettled: VecDeque::new(),
+            reborn: NodeMask::EMPTY,
             foreign: Vec::new(),
             last_denial: None,
             heir_text: Vec::new(),

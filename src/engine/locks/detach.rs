@@ -9,7 +9,7 @@
 //! - A client adopts no lock that it has, or of which it owes a delete: its own commands would end
 //!   the lease.
 //! - An adoption that fails may leave an extension on a connection that ends. The client remembers the
-//!   node: it does not count in a longer adoption of the same lock, unless it restarts.
+//!   node: it does not count in a longer adoption of the same lock, unless it surely restarted since.
 
 use super::core::Locks;
 use super::handover::Unsettled;

@@ -13,7 +13,7 @@ use super::op::OpKind;
 use super::slot::Mark;
 use super::steps::TokenState;
 use crate::engine::happenings::Happening;
-use crate::node::{Now, Request};
+use crate::node::{Now, Process, Request};
 use crate::quorum::{NodeId, NodeMask};
 use crate::rules;
 use crate::slab::{OpIndex, SlotIndex};
@@ -76,21 +76,26 @@ impl Locks {
         }
     }
 
-    /// A node that answers again was silent for so long. If it is another process than before,
-    /// nothing that was sent to the last one can run any more.
+    /// A node that answers again was silent for so long. What was sent to the last process can run no
+    /// more behind a new one, unless the address leads back to the last process.
     #[cold]
     pub(in crate::engine) fn node_is_back(
         &mut self,
         id: NodeId,
         silence: Duration,
-        is_reborn: bool,
+        process: Process,
     ) {
         let least_ttl = Duration::from_millis(self.settings.least_ttl_ms.into());
-        if !is_reborn && silence < least_ttl {
+        let is_reborn = process == Process::New;
+        let may_be_first = rules::may_be_first(process == Process::Other, self.reborn.contains(id));
+        if !is_reborn && !may_be_first && silence < least_ttl {
             return;
         }
         if is_reborn {
-            self.unsettled.iter_mut().for_each(|left| left.nodes.remove(id));
+            self.reborn.insert(id);
+        }
+        if is_reborn || may_be_first {
+            self.unsettled.iter_mut().for_each(|left| left.nodes.set(id, may_be_first));
         }
         let held = |place: &SlotIndex| self.slots.at(*place).state() == TokenState::Held;
         let leases: Vec<SlotIndex> =
@@ -100,6 +105,8 @@ impl Locks {
             if is_reborn {
                 slot.tainted.remove(id);
                 slot.unanswered.remove(id);
+            } else if may_be_first {
+                slot.tainted.insert(id);
             }
             // The key's time there is over, unless another command has extended it.
             if silence >= Duration::from_millis(slot.ttl_longest_ms.into())

@@ -117,6 +117,8 @@ pub(in crate::engine) struct Op {
     /// How the last attempt of an acquisition failed; `Taken` for a call that queued without an
     /// attempt.
     pub(in crate::engine) failed: Verdict,
+    /// The nodes that granted the last attempt that came too late.
+    pub(super) late: NodeMask,
     /// The nodes that denied this call when it last heard of them, and the generation of the call.
     denials: (NodeMask, u32),
     /// The nodes that the attempt under way asks once the gate has granted.
@@ -328,6 +330,7 @@ impl Op {
             judge_at: Instant::MAX,
             plan: Plan::default(),
             failed: Verdict::Taken,
+            late: NodeMask::EMPTY,
             denials: (NodeMask::EMPTY, 0),
             gated: NodeMask::EMPTY,
             round: Round::default(),

@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use crate::command::is_reserved;
+use crate::command::{MARKER_PREFIX, is_reserved};
 use crate::config::KEY_LEN_MAX;
 use crate::error::LockError;
 use crate::key::{self, Key};
@@ -49,7 +49,9 @@ impl Prefix {
     /// Whether a caller may name the lock of a key, which goes to the nodes behind the prefix.
     #[cold]
     pub(crate) fn check(&self, key: &[u8]) -> Result<(), LockError> {
-        if is_reserved(key) && !key::is_of_slots(key) {
+        let marker = MARKER_PREFIX.as_bytes();
+        let is_marker = self.bytes.iter().chain(key).take(marker.len()).eq(marker);
+        if is_marker || is_reserved(key) && !key::is_of_slots(key) {
             return Err(LockError::ReservedKey);
         }
         let len = if key.is_empty() { 0 } else { key.len() + self.bytes.len() };

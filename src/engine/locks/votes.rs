@@ -128,6 +128,9 @@ impl Locks {
         let is_cut = op.plan.deadline <= now.real
             && began.until(op.plan.deadline) < self.settings.node_timeout;
         let op = self.ops.at_mut(index);
+        if outcome == Verdict::Expired {
+            op.late = op.round.granted;
+        }
         op.note_denials(is_cut);
         let denied = op.denials();
         let mut round = op.round;
@@ -135,9 +138,17 @@ impl Locks {
         round.unknown = round.unknown.without(denied);
         round.awaited = round.awaited.without(denied);
         round.denied = denied;
+        let was_late = op.failed == Verdict::Expired;
         let electorate = self.settings.electorate_of(self.slots.at(self.ops.at(index).slot()));
-        let is_taken = round.is_taken(electorate);
-        if outcome == Verdict::NoQuorum && is_cut && is_taken { Verdict::Taken } else { outcome }
+        if outcome != Verdict::NoQuorum || !is_cut {
+            outcome
+        } else if was_late {
+            Verdict::Expired
+        } else if round.is_taken(electorate) {
+            Verdict::Taken
+        } else {
+            outcome
+        }
     }
 
     /// Why an attempt has no lease, by its votes.

@@ -37,6 +37,7 @@ use super::healing::{
     a_node_that_has_no_vote_yet_does_not_get_the_token,
     a_node_that_may_still_run_a_shorter_extension_does_not_get_the_token,
     a_node_that_was_told_to_delete_the_key_never_gets_it_again,
+    a_node_whose_address_leads_back_to_the_process_before_is_not_extended_to_a_longer_ttl,
     an_adoption_gives_the_token_to_no_node,
     an_answer_that_comes_after_its_round_does_not_count_in_the_next,
     the_release_goes_behind_a_set_that_gives_the_token_again,
@@ -127,6 +128,16 @@ const TESTS: &[(Mutant, fn())] = &[
     (
         Mutant::AgeBelievedTooSoon,
         an_old_node_met_for_the_first_time_is_admitted_and_a_young_one_waits,
+    ),
+    // It needs two processes at one address in turn, and the simulation has one for each node.
+    (
+        Mutant::OldProcessTakenForNew,
+        a_node_whose_address_leads_back_to_the_process_before_is_not_extended_to_a_longer_ttl,
+    ),
+    // As above.
+    (
+        Mutant::FirstProcessBackUnseen,
+        a_node_whose_address_leads_back_to_the_process_before_is_not_extended_to_a_longer_ttl,
     ),
     // It needs a lock that a node forgot, and a grant of that node behind its own message: one seed
     // in thousands.

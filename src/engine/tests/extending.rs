@@ -337,8 +337,9 @@ fn a_node_that_has_answered_a_failed_adoption_counts_in_a_longer_one() {
 fn an_extension_that_is_lost_after_its_adoption_has_failed_is_remembered_until_the_node_restarts() {
     for is_reborn in [false, true] {
         let mut rig = slow();
+        (0..2).for_each(|index| rig.lose(index));
+        rig.advance(2 * TTL / 10);
         for index in 0..2 {
-            rig.lose(index);
             if is_reborn {
                 let info =
                     format!("run_id:new{index}\r\nconnected_slaves:0\r\nuptime_in_seconds:1\r\n");

@@ -334,6 +334,23 @@ fn the_counters_keys_are_no_locks() {
     assert!(matches!(error, LockError::ReservedKey), "{error}");
 }
 
+/// A client would take the TTL of the lock for the age of a node that has just been promoted.
+#[test]
+fn the_markers_of_nodes_are_no_locks() {
+    for (prefix, key) in
+        [("", "redbolt:since:1"), ("redbolt:", "since:1"), ("p", "redbolt:since:x")]
+    {
+        let mut rig = Rig::with(3, |config| config.key_prefix(prefix));
+        let options = LockOptions::new(TTL);
+        let lock = rig.engine.try_lock(key.as_bytes(), &options, rig.now).unwrap_err();
+        assert!(matches!(lock, LockError::ReservedKey), "{lock}");
+        let adoption = rig.engine.adopt(key.as_bytes(), b"token", &options, rig.now).unwrap_err();
+        assert!(matches!(adoption, ExtendError::InvalidName), "{adoption}");
+    }
+    let mut rig = Rig::new(3);
+    rig.engine.try_lock(b"redbolt:x", &LockOptions::new(TTL), rig.now).unwrap();
+}
+
 #[test]
 fn without_the_restart_guard_there_are_no_fences() {
     let mut rig = Rig::new(3);

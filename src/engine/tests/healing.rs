@@ -8,6 +8,8 @@ use super::*;
 /// The time for which a node that has restarted has no vote, and a little more.
 const GUARD: Duration = Duration::from_millis(10_200);
 
+const SECOND: Duration = Duration::from_secs(1);
+
 fn kept() -> LockOptions {
     LockOptions::new(TTL).keep_alive()
 }
@@ -325,6 +327,32 @@ pub(super) fn a_node_that_may_still_run_a_shorter_extension_does_not_get_the_tok
     }
     assert!(fleet.stores[2].is_empty());
     assert_eq!(fleet.votes(lease), 2);
+}
+
+/// Two processes have the address of the third node in turn, and the shorter extension may still run
+/// at the first of them.
+#[test]
+pub(super) fn a_node_whose_address_leads_back_to_the_process_before_is_not_extended_to_a_longer_ttl()
+ {
+    // The second process began before the last answer of the first, or surely after it.
+    for uptime_s in [4, 3, 0] {
+        let mut fleet = Fleet::new(3);
+        let lease = fleet.lease(LockOptions::new(TTL));
+        fleet.rig.engine.extend(lease, TTL / 2, fleet.rig.now).unwrap();
+        fleet.lose(2);
+        serve(&mut fleet.rig, &mut fleet.stores);
+        fleet.rig.engine.poll_event(fleet.rig.now);
+        fleet.rig.advance(3 * SECOND);
+        let first = fleet.info(2);
+        fleet.lives[2] += 1;
+        let second = fleet.info(2).replace("seconds:0", &format!("seconds:{uptime_s}"));
+        fleet.rig.greet(2, HELLO, &second);
+        fleet.lose(2);
+        fleet.rig.greet(2, HELLO, &first);
+        fleet.rig.engine.extend(lease, TTL, fleet.rig.now).unwrap();
+        assert_eq!(fleet.asked(2), Vec::<String>::new(), "{uptime_s} s old");
+        assert_eq!(fleet.asked(0), ["SET IFEQ"]);
+    }
 }
 
 /// Late answers to the adoption itself tell nothing of why the key is gone.

@@ -94,6 +94,27 @@ fn an_attempt_that_the_end_of_the_call_cuts_does_not_hide_who_denied_the_one_bef
 }
 
 #[test]
+fn an_attempt_that_the_end_of_the_call_cuts_does_not_hide_that_the_one_before_came_too_late() {
+    let mut rig = Rig::new(3);
+    let retry = Retry::every(20 * MS, Duration::ZERO);
+    // An earlier call in the same place came too late as well.
+    for (end, is_late) in [(40 * MS, true), (10 * MS, false)] {
+        let choosy = LockOptions::new(100 * MS).min_validity(90 * MS);
+        rig.acquire_with("a", choosy.retry(retry.timeout(end)));
+        if is_late {
+            rig.now = rig.now + 8 * MS;
+            rig.answer_all(0..3, "+OK\r\n");
+            assert!(rig.lock_result().is_none(), "the call goes on");
+        }
+        rig.advance(end);
+        let error = rig.refused();
+        assert_eq!(matches!(error, LockError::Expired(_)), is_late, "{error}");
+        assert_eq!(error.ballot().map(|votes| votes.granted()), Some(if is_late { 3 } else { 0 }));
+        rig.clear();
+    }
+}
+
+#[test]
 fn nodes_that_had_their_time_and_did_not_answer_are_not_said_to_hold_the_lock() {
     let mut rig = denied_once(150 * MS);
     rig.advance(151 * MS);

@@ -4,8 +4,9 @@
 //!
 //! *Asks the next* means: the call asks the first node that denied the attempt and was not asked in
 //! vain. A script there names the holder and the key's TTL, and tells the holder of the call. The
-//! call is then *introduced*. Where no such node is left the call is *unheard*: it is still, and polls one node
-//! after the other.
+//! call is then *introduced*. Where no such node is left the call is *unheard*: it is still, and
+//! polls one node after the other.
+//!
 //! An attempt *at one node* asks the others when that node has granted. From the fourth attempt in
 //! a row on, the call pauses before each attempt.
 //!
