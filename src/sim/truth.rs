@@ -92,8 +92,10 @@ impl World {
         let place = &this.tasks[task];
         let names = self.names_held(client, task);
         // A call for several keys, or for all slots, may have kept some for long. A node that had no
-        // room for an extension has lost those since.
-        let has_waited = place.is_retried || self.now > called_at + place.ttl_ms * MS;
+        // room for an extension has lost those since, and sooner if its clock is fast.
+        let ttl = place.ttl_ms * MS;
+        let shortest = ttl - ttl / 1_000_000 * self.plan.drift_ppm.unsigned_abs();
+        let has_waited = place.is_retried || self.now > called_at + shortest;
         if names.len() > 1 && has_waited {
             return;
         }
