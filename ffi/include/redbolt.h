@@ -267,7 +267,7 @@ typedef struct {
   // A call that waits ends after this, or after `REDBOLT_RETRY_TIMEOUT_NS` (10 s by default) if
   // that is less. Zero: `REDBOLT_RETRY_TIMEOUT_NS` alone.
   uint64_t timeout_ns;
-  // The call fails if less than this is left of the lease when it would return.
+  // The call releases a lease with less left than this, and tries again or fails.
   uint64_t min_validity_ns;
   // For a client: for so long an unlocked lock may stay with it, for its next call.
   uint64_t linger_ns;

@@ -34,7 +34,7 @@ pub struct redbolt_options {
     /// A call that waits ends after this, or after `REDBOLT_RETRY_TIMEOUT_NS` (10 s by default) if
     /// that is less. Zero: `REDBOLT_RETRY_TIMEOUT_NS` alone.
     pub timeout_ns: u64,
-    /// The call fails if less than this is left of the lease when it would return.
+    /// The call releases a lease with less left than this, and tries again or fails.
     pub min_validity_ns: u64,
     /// For a client: for so long an unlocked lock may stay with it, for its next call.
     pub linger_ns: u64,

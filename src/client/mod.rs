@@ -125,7 +125,8 @@ use worker::Worker;
 /// - neither of the two asked for a fence or an announcement;
 /// - no caller read its token or gave it away: with the token, that caller could release the lock
 ///   of the next holder;
-/// - it holds one key, and neither `max_extensions` nor `max_hold` is set;
+/// - it holds one key, and no slot beyond those that the next waiter asked for;
+/// - neither `max_extensions` nor `max_hold` is set;
 /// - its caller dropped no [`extend`](Guard::extend) or [`detach`](Guard::detach) that was under
 ///   way;
 /// - the client handed it on fewer than [`Config::local_turns`] times in a row, and fewer than 8
