@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use metrics::Label;
+use metrics::{Label, Unit};
 
 use super::clock;
 use crate::count::{CallCounts, CallEnd, Oldest};
@@ -38,6 +38,7 @@ pub(super) struct Exporter {
     pub(super) oldest: Option<AskOldest>,
     /// The client's name, to tell several in one program apart.
     client: Option<String>,
+    is_described: bool,
 }
 
 impl Exporter {
@@ -51,6 +52,7 @@ impl Exporter {
             calls: None,
             oldest: None,
             client,
+            is_described: false,
         }
     }
 
@@ -85,6 +87,9 @@ impl Exporter {
     pub(super) fn export(&mut self, engine: &Engine) -> bool {
         let now = clock::now();
         let nodes = engine.nodes(now);
+        if !std::mem::replace(&mut self.is_described, true) {
+            describe();
+        }
         let oldest = self.oldest.as_ref();
         let oldest = oldest.map_or_else(|| engine.oldest(), |oldest| oldest(now));
         let mut is_new = oldest.is_any();
@@ -185,3 +190,53 @@ const STATES: [NodeState; 8] = [
     NodeState::Stalled,
     NodeState::Unlisted,
 ];
+
+/// Describes each name, for recorders that show descriptions.
+fn describe() {
+    let counters = [
+        ("redbolt_calls_total", "Calls for a lock, by how they ended"),
+        ("redbolt_attempts_total", "Attempts at a lock, by how they ended"),
+        ("redbolt_votes_total", "Votes on attempts, by node, vote and cause"),
+        ("redbolt_extensions_total", "Extensions, by how they ended and by their origin"),
+        ("redbolt_releases_total", "Releases of leases, by how they ended"),
+        ("redbolt_leases_lost_total", "Leases kept alive that were lost, by cause"),
+        ("redbolt_fence_second_rounds_total", "Fenced attempts that needed a second round trip"),
+        ("redbolt_leases_total", "Leases that were won, by the way in which they were won"),
+        ("redbolt_wakes_total", "Messages that wake waiters, sent and received"),
+        ("redbolt_transfers_total", "Locks handed over to a waiter, or taken over from a holder"),
+        ("redbolt_connections_lost_total", "Connections and attempts at one that ended"),
+        ("redbolt_debts_total", "Releases that could not be sent to a node when they were due"),
+        ("redbolt_debts_dropped_total", "Debts that were given up because there was no room"),
+        ("redbolt_debts_left_total", "Releases without an answer when their driver was dropped"),
+    ];
+    for (name, text) in counters {
+        metrics::describe_counter!(name, Unit::Count, text);
+    }
+    let gauges = [
+        ("redbolt_voters", Unit::Count, "Nodes that may vote"),
+        ("redbolt_quorum", Unit::Count, "Votes that a lock needs"),
+        ("redbolt_in_flight", Unit::Count, "Operations under way"),
+        ("redbolt_calls_queued", Unit::Count, "Calls behind others of their process"),
+        (
+            "redbolt_leases_without_spare_vote",
+            Unit::Count,
+            "Leases that end if one more node loses them",
+        ),
+        ("redbolt_oldest_call_seconds", Unit::Seconds, "Age of the oldest call for a lock"),
+        ("redbolt_oldest_hold_seconds", Unit::Seconds, "Age of the oldest lease that is held"),
+        ("redbolt_node_state", Unit::Count, "1 for the state that a node is in, else 0"),
+        ("redbolt_node_debts", Unit::Count, "Releases owed to a node"),
+        ("redbolt_node_round_trip_seconds", Unit::Seconds, "Round trip of the last greeting"),
+    ];
+    for (name, unit, text) in gauges {
+        metrics::describe_gauge!(name, unit, text);
+    }
+    let times = [
+        ("redbolt_attempt_seconds", "Attempts that won, from their first byte to the hand-over"),
+        ("redbolt_call_seconds", "Calls for a lock, with all waiting, by how they ended"),
+        ("redbolt_hold_seconds", "Leases, from the hand-over to the caller to the unlock or drop"),
+    ];
+    for (name, text) in times {
+        metrics::describe_histogram!(name, Unit::Seconds, text);
+    }
+}

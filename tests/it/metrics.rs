@@ -16,13 +16,17 @@ use super::common::{
 #[derive(Default)]
 struct Seen {
     values: BTreeMap<String, f64>,
+    described: Vec<String>,
 }
 
 impl Seen {
     fn add(&mut self, snapshotter: &Snapshotter) {
-        for (key, .., value) in snapshotter.snapshot().into_vec() {
+        for (key, _, text, value) in snapshotter.snapshot().into_vec() {
             let labels: Vec<_> = key.key().labels().map(|label| label.value().to_owned()).collect();
             let name = format!("{} {}", key.key().name(), labels.join(" "));
+            if text.is_some() {
+                self.described.push(key.key().name().to_owned());
+            }
             let place = self.values.entry(name.trim_end().to_owned()).or_default();
             match (key.kind(), value) {
                 // A snapshot takes out the values that it reports.
@@ -118,6 +122,9 @@ fn a_recorder_gets_locks_and_votes() {
     }
     let text = seen.text();
     assert!(!text.contains("secret"), "{text}");
+    for name in seen.values.keys().filter_map(|name| name.split(' ').next()) {
+        assert!(seen.described.iter().any(|described| described == name), "{name}");
+    }
 }
 
 #[test]
