@@ -54,8 +54,8 @@
 //! A node may run an extension late, after its connection has ended. That creates no key. It shortens
 //! no key either, unless the client sent a longer extension later. So once an extension is longer, the
 //! client no longer asks nodes that may run an older one. A process that surely began after the last
-//! answer of the one before runs none. If an older process answers there after it, any lease may have an
-//! extension on its way there.
+//! answer of the process before runs none of its extensions. If the address then leads back to an older
+//! process, that process may still run an extension of any lease.
 //!
 //! # The rule of ownership
 //!

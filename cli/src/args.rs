@@ -183,7 +183,7 @@ pub(crate) struct NodeArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A fence is a number that grows with every holder of the lock. Give it to the resource with each \
-write, and let the resource refuse a number below the highest it has seen: then a holder that \
+write, and let the resource refuse a number below the highest it has seen. Then a holder that \
 was stopped until its lock was over can no longer write.
 
 Example:  redbolt lock sku:42 --ttl 30s --wait 5s
@@ -421,7 +421,7 @@ with CMD's own code. redbolt passes INT, TERM, HUP, QUIT, USR1 and USR2 on to CM
 waits, INT, TERM, HUP and QUIT end redbolt. CMD is killed when redbolt is.
 
 CMD finds the name of the election in $REDBOLT_KEY, and with --fence a number in $REDBOLT_FENCE \
-that grows from leader to leader: a resource that refuses a number below the highest it has seen \
+that grows from leader to leader. A resource that refuses a number below the highest it has seen \
 is safe from a leader that was paused.
 
 Example:  redbolt elect scheduler -- ./scheduler
@@ -466,7 +466,7 @@ redbolt takes several locks at once, all or none, and holds them as one: if one 
 ended. Commands that want the same locks in another order cannot deadlock.
 
 A fence is a number that grows with every holder of the lock. CMD gives $REDBOLT_FENCE to the \
-resource with each write, and the resource refuses a number below the highest it has seen: then \
+resource with each write, and the resource refuses a number below the highest it has seen. Then \
 no CMD of an earlier holder can write any more. Without --fence CMD has no REDBOLT_FENCE. Fences compare \
 within one lock only, so --fence takes one KEY.
 

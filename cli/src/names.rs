@@ -33,8 +33,16 @@ pub(crate) fn is_beside(key: &[u8]) -> bool {
     BESIDE.iter().any(|(suffix, _)| key.ends_with(suffix))
 }
 
+/// The beginning of the keys in which clients note since when a node is a master.
+pub(crate) const MARKER: &[u8] = b"redbolt:since:";
+
 pub(crate) fn key_parser() -> impl TypedValueParser<Value = Name> {
     name_parser(KEY_MAX).try_map(|key: Name| {
+        if key.0.starts_with(MARKER) {
+            return Err(
+                "it is no lock: in this key clients note since when a node votes".to_owned()
+            );
+        }
         for (suffix, what) in BESIDE {
             if let Some(lock) = key.0.strip_suffix(suffix) {
                 let lock = shown(lock);

@@ -18,7 +18,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// With the time so far.
+    /// A spinner with the time so far.
     pub(crate) fn spinner(text: String) -> Self {
         let bar = is_live(&io::stderr()).then(|| {
             let seconds = |state: &ProgressState, out: &mut dyn std::fmt::Write| {

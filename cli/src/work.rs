@@ -309,7 +309,7 @@ impl Watch<'_> {
             if let Some(lease) = &self.held {
                 self.limit.follow(lease.deadline());
             }
-            if self.limit.tell_at() <= now() {
+            if !self.limit.is_told && self.limit.tell_at() <= now() {
                 let away = self.away();
                 self.tell(&format!(
                     "the lock could not be extended and ends{away}: ending the command"

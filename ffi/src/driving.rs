@@ -128,6 +128,9 @@ impl Driving {
     }
 
     pub(crate) fn cancel(&mut self, op: redbolt_op) -> Result<(), Failure> {
+        if self.closed.iter().any(|entry| entry.serial == op.serial) {
+            return Ok(());
+        }
         let entry = usize::try_from(op.place).ok().and_then(|place| self.ops.get(place));
         let entry = entry.copied().flatten().filter(|entry| entry.serial == op.serial);
         let entry = entry.ok_or(Failure::Argument("the operation has ended"))?;

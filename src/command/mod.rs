@@ -208,7 +208,7 @@ fn append_fence_script(out: &mut Vec<u8>, script: &str, key: &Key, token: &Token
 pub(crate) const FENCE_SUFFIX: &[u8] = b":fence";
 
 /// Whether a key is a counter of fences, the claim of a leader, a gate, a slot or the marker of a
-/// node. The nodes keep these beside locks of other names, and no lock may be mistaken for one.
+/// node. No lock may be mistaken for one of these.
 #[inline]
 pub(crate) fn is_reserved(key: &[u8]) -> bool {
     match key {

@@ -21,7 +21,7 @@ impl Driver {
     /// loop. Use it at the end of a program.
     ///
     /// From then on the driver takes no lock; a lease that is still held can be extended and released.
-    /// A further call waits for the answers again.
+    /// Another `shutdown` waits for answers again.
     ///
     /// Returns how many releases the driver still owes, one per key and node. Those keys end with
     /// their TTL, and so do the keys of leases that are still held.

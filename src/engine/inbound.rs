@@ -99,7 +99,8 @@ impl Engine {
             self.drop_connection(id, Cause::TlsWanted, now);
             return self.refresh(id, now);
         }
-        if let Some(last_answer) = self.locks.nodes.at(id).last_answer() {
+        let node = self.locks.nodes.at(id);
+        if let Some(last_answer) = node.last_answer().filter(|_| node.is_stalled()) {
             let silence = now.real.saturating_since(last_answer);
             self.locks.node_is_back(id, silence, Process::Same);
         }

@@ -165,10 +165,10 @@ pub enum LockError {
     },
     /// The key ends in `:fence`, `:elected`, `:slot`, or `:slot:` and a number. Such keys belong to
     /// other locks: they are the counters of their fences, the names of their leaders, and their
-    /// [slots](crate::LockOptions::slots). Or the key begins with `redbolt:since:`, as the markers of
-    /// nodes do.
+    /// [slots](crate::LockOptions::slots). A key that begins with `redbolt:since:` is the marker of a
+    /// node.
     #[error(
-        "a key that ends in :fence, :elected, :slot or :slot:N belongs to another lock, and redbolt:since:* to a node"
+        "a key that ends in :fence, :elected, :slot or :slot:N belongs to another lock, and a key redbolt:since:* to a node"
     )]
     ReservedKey,
     /// The key is empty, or longer than 4,096 bytes with the configured prefix.
@@ -186,7 +186,8 @@ pub enum LockError {
     /// `in_flight_max` operations are under way. Take their completions first.
     #[error("too many operations under way (in_flight_max)")]
     Full,
-    /// The client was shut down, or its thread has ended. Nothing is held.
+    /// The client or the driver was shut down, or the client's thread has ended. The call holds
+    /// nothing.
     #[error("the client was shut down")]
     Closed,
 }
@@ -252,8 +253,8 @@ pub enum ExtendError {
     /// `in_flight_max` operations are under way. Take their completions first.
     #[error("too many operations under way (in_flight_max)")]
     Full,
-    /// The client was shut down, or its thread has ended. The lease goes on until its
-    /// deadline.
+    /// The client or the driver was shut down, or the client's thread has ended. The lease goes on
+    /// until its deadline.
     #[error("the client was shut down")]
     Closed,
 }

@@ -160,7 +160,7 @@ impl Node {
         if before.is_none() || self.identity().is_none() || before == self.identity() {
             return Process::Same;
         }
-        // The client asked for the age at the earliest then.
+        // The process had this age then, or later.
         let silence = self.reading.seen_at.saturating_since(last_answer);
         let is_younger = |age| rules::began_since(age, silence);
         if self.reading.facts.uptime_s.is_some_and(is_younger) {

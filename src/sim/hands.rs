@@ -336,13 +336,17 @@ impl World {
             self.step();
         }
         self.hand_overs.sort();
+        // A writer that starves is not answered at all.
+        let waits = |client: &&Client| client.lease.is_none() && client.wants_at == Instant::MAX;
+        let writer = self.clients.get(self.contest.clients).filter(waits);
+        self.writer_waits.extend(writer.map(|it| self.now.saturating_since(it.asked_at)));
         self.writer_waits.sort();
         let served = self.clients.iter().zip(before).map(|(client, before)| client.turns - before);
         let least = served.take(self.contest.clients).min().unwrap_or(0);
         let in_trips =
             |time: &Duration| time.as_secs_f64() * 1e6 / self.contest.round_trip_us as f64;
         Figures {
-            hand_over: self.hand_overs.get(self.hand_overs.len() / 2).map_or(0.0, in_trips),
+            hand_over: self.hand_overs.get(self.hand_overs.len() / 2).map_or(f64::NAN, in_trips),
             turn: in_trips(&self.now.saturating_since(begun_at)) / all as f64,
             commands_per_turn: (self.commands - commands) as f64 / all as f64,
             least_served: (least * self.contest.clients) as f64 / all as f64,

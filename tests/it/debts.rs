@@ -129,7 +129,7 @@ fn a_frozen_server_is_owed_no_more_than_the_bound_and_paid_when_it_thaws() {
     let early = PENDING_MAX + 2 * BEYOND;
     let began = redbolt::now();
     let later = run.lock_all(early..LOCKS, TTL_LONG);
-    let short = TTL_SHORT.max(began.until(redbolt::now()) * 8);
+    let short = TTL_SHORT.max(began.until(redbolt::now()) * 8).min(TTL_LONG);
     let mut leases = run.lock_all(0..early, short);
     let first_end = leases[0].deadline();
     leases.extend(later);

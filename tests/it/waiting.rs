@@ -48,7 +48,7 @@ fn words_and_looks(cluster: &Cluster, turns: u64) -> (u64, u64) {
                 waits.is_finished()
             }));
             let (_waiter, lease) = waits.join().expect("no panic").expect("its turn comes");
-            let polls = sent(cluster, "get") - polls;
+            let polls = sent(cluster, "get").saturating_sub(polls);
             // Where a poll was due, the waiter has the lock before the holder's word comes.
             let is_told = eventually(PATIENCE, || cluster.calls("publish") >= before + 2);
             assert!(is_told, "turn {turn}: one word each way");

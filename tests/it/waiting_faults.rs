@@ -45,7 +45,7 @@ fn take_turns(clients: &[Client; 2], servers: &[&RealServer]) -> u64 {
             });
         }
     });
-    looks(servers) - before
+    looks(servers).saturating_sub(before)
 }
 
 /// A client that is not woken looks at the key itself, at least twice per turn. On a busy machine a

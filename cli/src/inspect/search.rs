@@ -12,7 +12,7 @@ use redbolt::inspect::{NodeAnswers, NodeId, Query, Reply};
 use redbolt::{Cause, Client, LockError};
 
 use super::{KeyState, NodeKey, SeenLock, name_holders};
-use crate::names::{CLAIM, TOKEN_MAX, is_beside};
+use crate::names::{CLAIM, MARKER, TOKEN_MAX, is_beside};
 
 /// How many steps a search takes at most: some ten million keys.
 const STEPS_MAX: usize = 20_000;
@@ -190,7 +190,7 @@ fn scanned(answers: &NodeAnswers) -> Result<(u64, Vec<&[u8]>), Cause> {
 /// The key that callers know, if a lock may have it.
 fn lock_key(wire: &[u8], prefix: &[u8]) -> Option<Vec<u8>> {
     let key = wire.strip_prefix(prefix).filter(|key| !key.is_empty())?;
-    (!is_beside(key) && !wire.starts_with(b"redbolt:since:")).then(|| key.to_owned())
+    (!is_beside(key) && !wire.starts_with(MARKER)).then(|| key.to_owned())
 }
 
 /// The bytes as a pattern that matches nothing else.

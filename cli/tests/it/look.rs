@@ -114,10 +114,12 @@ fn a_frozen_node_is_said_not_to_answer_yet_beside_the_holder_of_the_lock() {
     // A look on a busy machine may end only after the connection is given up, or before another node
     // has answered.
     let says = || {
-        let look = status(&["--json"]).json();
+        let ended = status(&["--json"]);
+        let look = ended.json();
         if look["verdict"] == "unknown" {
             return false;
         }
+        assert_eq!(ended.code, Some(0), "{ended:?}");
         assert_eq!((&look["verdict"], &look["holder"]["pid"]), (&"held".into(), &pid.into()));
         let node = &look["nodes"][1];
         assert_eq!((&node["state"], &node["token"]), (&"error".into(), &Value::Null));

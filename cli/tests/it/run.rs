@@ -482,7 +482,7 @@ fn a_command_that_hangs_is_ended_once_it_has_held_its_lock_for_max_hold() {
 #[test]
 fn a_lock_that_could_not_be_extended_is_lost_with_the_names_of_the_nodes_that_are_away() {
     let nodes = five();
-    let mut running = run(&nodes, &["--ttl", "1s"], &STAY);
+    let mut running = run(&nodes, &["--ttl", "3500ms", "--grace", "1700ms"], &STAY);
     running.line();
     (0..3).for_each(|node| nodes.kill(node).unwrap());
     let ended = running.end();

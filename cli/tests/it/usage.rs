@@ -105,6 +105,7 @@ fn wrong_usage_of_a_command_ends_with_64_on_one_line() {
         (&["run", "j", "k", "--nodes", n, "--slots", "2", "--", "true"], "one KEY"),
         (&["lock", "k:fence", "--ttl", "1s", "--nodes", n], "it is no lock"),
         (&["status", "k:fence", "--nodes", n], "the last fence of the lock 'k'"),
+        (&["lock", "redbolt:since:1", "--ttl", "1s", "--nodes", n], "it is no lock"),
         (&["lock", "k", "--ttl", "1s", "--nodes", n, "--fence-ttl", "1s"], "--fence-ttl"),
         (&["lock", "k", "--ttl", "1s", "--nodes", n, "--max-clock-skew", "2h"], "--max-clock-skew"),
         (

@@ -10,7 +10,7 @@ use crate::request::Args;
 
 /// One command.
 pub(crate) struct Command {
-    /// In lower case; a subcommand follows a bar: `client|id`.
+    /// In lower case; a subcommand follows a bar: `client|setname`.
     pub(crate) name: &'static str,
     /// The number of arguments, counting the name; negative: at least this many.
     arity: i8,

@@ -170,14 +170,23 @@ static void loss_in_a_loop(redbolt_config *config) {
   EXPECT(redbolt_driver_unlock(driver, other.lease, NULL, NULL, NULL) == REDBOLT_NOT_A_LEASE);
   redbolt_completion ended = next(driver);
   EXPECT(ended.event == REDBOLT_UNLOCKED && ended.code == REDBOLT_OK && ended.user == &of_other);
-  must(redbolt_driver_lock(driver, "late", 4, &options, &of_lock, NULL, &error), &error, "late");
+  must(redbolt_driver_lock(driver, "held", 4, &options, NULL, NULL, &error), &error, "held");
+  redbolt_completion held = next(driver);
+  redbolt_op late;
+  must(redbolt_driver_lock(driver, "late", 4, &options, &of_lock, &late, &error), &error, "late");
   uint64_t owed = 1;
   must(redbolt_driver_shutdown(driver, 5 * REDBOLT_S, &owed, &error), &error, "shutdown");
   EXPECT(owed == 0);
+  EXPECT(redbolt_driver_cancel(driver, late, NULL) == REDBOLT_OK);
   EXPECT(redbolt_driver_completions(driver, &ended, &error, 1) == 1);
   EXPECT(ended.event == REDBOLT_LOCKED && ended.code == REDBOLT_CLOSED && ended.user == &of_lock);
   EXPECT(redbolt_driver_completions(driver, &ended, &error, 1) == 0);
+  EXPECT(redbolt_driver_cancel(driver, late, NULL) == REDBOLT_INVALID_ARGUMENT);
   EXPECT(redbolt_driver_lock(driver, "late", 4, &options, NULL, NULL, NULL) == REDBOLT_CLOSED);
+  must(redbolt_driver_extend(driver, held.lease, 3 * REDBOLT_S, NULL, NULL, &error), &error, "extend");
+  EXPECT(next(driver).code == REDBOLT_OK);
+  must(redbolt_driver_unlock(driver, held.lease, NULL, NULL, &error), &error, "unlock");
+  EXPECT(next(driver).code == REDBOLT_OK);
   redbolt_driver_free(driver);
 }
 

@@ -360,6 +360,7 @@ impl Locks {
         let granted = if outcome == Verdict::Expired { op.late } else { round.granted };
         let unknown = round.unknown.union(round.open()).without(granted);
         let denied = if outcome == Verdict::Taken { op.denials() } else { round.denied };
+        let denied = denied.without(granted);
         let ballot = self.ballot(index, granted, denied, unknown, now);
         match outcome {
             Verdict::Taken => LockError::Taken(ballot),

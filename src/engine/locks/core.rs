@@ -70,7 +70,8 @@ pub(in crate::engine) struct Locks {
     pub(in crate::engine) offers: Offers,
     /// The oldest first.
     pub(in crate::engine) unsettled: VecDeque<Unsettled>,
-    /// The nodes of which the client once forgot what was sent to an earlier process.
+    /// The nodes where a new process has answered. The client has forgotten its commands to the
+    /// process before.
     pub(super) reborn: NodeMask,
     /// The slots of locks from elsewhere. A slot that is used again may stand here, too.
     pub(in crate::engine) foreign: Vec<SlotIndex>,

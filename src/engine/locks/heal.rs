@@ -76,8 +76,8 @@ impl Locks {
         }
     }
 
-    /// A node that answers again was silent for so long. What was sent to the last process can run no
-    /// more behind a new one, unless the address leads back to the last process.
+    /// A node answers again after this silence. A new process runs no command that was sent to the
+    /// process before. But the address may lead back to that process.
     #[cold]
     pub(in crate::engine) fn node_is_back(
         &mut self,

@@ -114,8 +114,8 @@ pub(in crate::engine) struct Op {
     /// When the operation is judged outside of the rounds; [`Instant::MAX`] for never.
     pub(in crate::engine) judge_at: Instant,
     pub(in crate::engine) plan: Plan,
-    /// How the last attempt of an acquisition failed; `Taken` for a call that queued without an
-    /// attempt.
+    /// How the last attempt of an acquisition failed; `Open` before the first failure, and `Taken`
+    /// for a call that queued without an attempt.
     pub(in crate::engine) failed: Verdict,
     /// The nodes that granted the last attempt that came too late.
     pub(super) late: NodeMask,

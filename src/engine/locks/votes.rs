@@ -115,7 +115,7 @@ impl Locks {
     }
 
     /// How the call fails if this attempt was its last. The end of a call may cut an attempt before the
-    /// nodes could answer: then what they said to the attempts before counts.
+    /// nodes could answer. Then the denials of the attempts before count, or their lateness.
     #[cold]
     pub(in crate::engine) fn weigh_denials(
         &mut self,
