@@ -96,7 +96,7 @@ pub(super) fn delex(call: &mut Call<'_>) {
         Some(Ok(is_equal)) => is_equal,
     };
     if !call.args.at(2).eq_ignore_ascii_case(b"IFEQ") {
-        return call.reply().error("ERR the embedded node knows DELEX with IFEQ alone");
+        return call.reply().error("ERR Invalid condition. Use IFEQ, IFNE, IFDEQ, or IFDNE");
     }
     if is_equal { delete(call) } else { call.reply().integer(0) }
 }
