@@ -82,12 +82,10 @@ impl Locks {
         }
         let (key, token, lease) =
             (slot.key.clone(), slot.token.clone(), self.slots.lease_id(slot_index));
-        let (slots, may_return) = (&self.slots, !self.reborn.is_empty());
-        // Of a slot that is free, no extension is on its way. But an address may lead back to a process
-        // that has one.
-        self.unsettled.retain(|it| {
-            may_return || !it.nodes.is_empty() || slots.lease_id(it.lease.slot) == it.lease
-        });
+        let slots = &self.slots;
+        // Of a slot that is free, no extension is on its way.
+        self.unsettled
+            .retain(|it| !it.nodes.is_empty() || slots.lease_id(it.lease.slot) == it.lease);
         if self.unsettled.len() >= UNSETTLED_MAX {
             self.unsettled.pop_front();
         }
