@@ -40,7 +40,7 @@ pub(crate) fn key_parser() -> impl TypedValueParser<Value = Name> {
     name_parser(KEY_MAX).try_map(|key: Name| {
         if key.0.starts_with(MARKER) {
             return Err(
-                "it is no lock: in this key clients note since when a node votes".to_owned()
+                "it is no lock: in this key clients note since when a node is a master".to_owned()
             );
         }
         for (suffix, what) in BESIDE {
