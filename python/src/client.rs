@@ -138,7 +138,7 @@ impl Client {
     /// - slots: so many callers may hold the lock at the same time, 1 to 63
     /// - read, write: the call reads beside at most so many readers, or writes alone. All callers of the
     ///   lock name the same number
-    /// - min_validity: a lease with less left than this is released, and the call tries again or fails
+    /// - min_validity: the call releases a lease with less left than this, and tries again or fails
     /// - linger: for so long an unlocked lock may stay with this client, for its next call
     ///
     /// Raises `Taken` if another holds the lock at the end of `timeout`. Raises `NoQuorum` if too few
