@@ -55,7 +55,7 @@ pub(super) trait Threads: Send + Sync {
 
     /// Drives in the place of the I/O thread. The table says that this thread leads. `None` if the
     /// I/O thread has to drive.
-    fn lead(&self, inner: &Inner, lead: Lead) -> Option<LeadEnd>;
+    fn lead(&self, inner: &Inner, lead: &mut Lead) -> Option<LeadEnd>;
 }
 
 impl Inner {
@@ -108,11 +108,11 @@ impl Inner {
 
     /// Drives in the place of the I/O thread, and wakes the thread that goes on. Returns the result
     /// of the leader's call if it is done.
-    pub(super) fn lead(&self, lead: Lead) -> Option<Taken> {
+    pub(super) fn lead(&self, mut lead: Lead) -> Option<Taken> {
         if self.is_in_fork() {
             return None;
         }
-        let end = self.threads.lead(self, lead);
+        let end = self.threads.lead(self, &mut lead);
         let end = end.unwrap_or_else(|| self.with(|table| table.end_lead(None, 0)));
         if end.wakes_gate {
             self.threads.wake(Place::Gate);
@@ -120,7 +120,7 @@ impl Inner {
         if let Some(next) = end.next {
             next.unpark();
         }
-        end.taken
+        lead.taken
     }
 
     /// Whether this is the child of a fork: leases, calls and sockets are the parent's.

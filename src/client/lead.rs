@@ -137,7 +137,7 @@ impl Threads for Loop {
         !self.fork.clone().detected_fork()
     }
 
-    fn lead(&self, _inner: &Inner, lead: Lead) -> Option<LeadEnd> {
+    fn lead(&self, _inner: &Inner, lead: &mut Lead) -> Option<LeadEnd> {
         // Poisoned: the I/O thread has panicked, and every call is about to end.
         let mut place = self.worker.lock().ok()?;
         let worker = place.as_mut()?;

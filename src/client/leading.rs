@@ -120,10 +120,10 @@ impl Table {
         true
     }
 
-    /// Ends the lead if its purpose is done.
+    /// Ends the lead if its purpose is done, and gives it the result of the leader's call.
     pub(super) fn end_lead_if_done(
         &mut self,
-        lead: &Lead,
+        lead: &mut Lead,
         now: Instant,
         due: impl FnOnce() -> Instant,
     ) -> Option<LeadEnd> {
@@ -132,10 +132,13 @@ impl Table {
         if !is_done {
             return None;
         }
-        // No task listens to the leader's call, so its remains run no foreign code.
-        let taken = call.map(|call| self.take(call).0);
-        let own = if taken.is_some() { lead.own.saturating_sub(1) } else { 0 };
-        Some(LeadEnd { taken, ..self.end_lead(Some(due()), own) })
+        let mut own = 0;
+        if let Some(call) = call {
+            // No task listens to the leader's call, so its remains run no foreign code.
+            lead.taken = Some(self.take(call).0);
+            own = lead.own.saturating_sub(1);
+        }
+        Some(self.end_lead(Some(due()), own))
     }
 
     /// The leader's call is over, or the leader leaves. The same caller leads again for the `own`
@@ -282,9 +285,9 @@ mod tests {
         assert!(table.begin_lead(1));
         assert_eq!(table.must_wake(true), None);
         table.take_commands(&mut Vec::new());
-        let lead = Lead { call: None, own: 1, ends: now, has_written: true };
+        let mut lead = Lead { own: 1, ends: now, has_written: true, ..Lead::once() };
         let due = || now + Duration::from_secs(1);
-        let end = table.end_lead_if_done(&lead, now, due).expect("it is over");
+        let end = table.end_lead_if_done(&mut lead, now, due).expect("it is over");
         assert!(end.wakes_gate);
     }
 }

@@ -102,10 +102,10 @@ impl Network {
     }
 
     /// Hands results out and takes commands. Returns the end of the lead, if it ends here.
-    fn exchange(&mut self, inner: &Inner, lead: Option<&Lead>) -> Option<LeadEnd> {
-        let Self { engine, replies, commands, tell, .. } = self;
+    fn exchange(&mut self, inner: &Inner, lead: Option<&mut Lead>) -> Option<LeadEnd> {
+        let (is_led, Self { engine, replies, commands, tell, .. }) = (lead.is_some(), self);
         let end = inner.with(|table| {
-            if lead.is_some() && table.leader_leaves() {
+            if is_led && table.leader_leaves() {
                 return Some(table.end_lead(None, 0));
             }
             table.hand_out(engine, false, now(), replies, tell);
@@ -115,8 +115,8 @@ impl Network {
             }
             end
         });
-        let is_task = |listener: &Listener| matches!(listener, Listener::Task(_));
-        assert!(lead.is_none() || !tell.iter().any(is_task), "the leader wakes a task");
+        let wakes_task = tell.iter().any(|listener| matches!(listener, Listener::Task(_)));
+        assert!(!(is_led && wakes_task), "the leader wakes a task");
         notify_all(tell.drain(..));
         end
     }
@@ -155,9 +155,9 @@ impl Network {
     }
 
     /// Drives in the place of the I/O thread.
-    fn lead(&mut self, inner: &Inner, mut lead: Lead, sockets: &Bed) -> Option<LeadEnd> {
-        if !inner.with(|table| table.take_commands_of_lead(&lead, &mut self.commands))
-            && let Some(end) = self.exchange(inner, Some(&lead))
+    fn lead(&mut self, inner: &Inner, lead: &mut Lead, sockets: &Bed) -> Option<LeadEnd> {
+        if !inner.with(|table| table.take_commands_of_lead(lead, &mut self.commands))
+            && let Some(end) = self.exchange(inner, Some(lead))
         {
             return Some(end);
         }
@@ -167,7 +167,7 @@ impl Network {
             if lead.waits() {
                 sockets.sleep(inner.with(|table| table.fall_asleep(Place::Sockets, due)));
             }
-            if let Some(end) = self.exchange(inner, Some(&lead)) {
+            if let Some(end) = self.exchange(inner, Some(lead)) {
                 return Some(end);
             }
         }
@@ -216,7 +216,7 @@ impl Threads for Workers {
         true
     }
 
-    fn lead(&self, inner: &Inner, lead: Lead) -> Option<LeadEnd> {
+    fn lead(&self, inner: &Inner, lead: &mut Lead) -> Option<LeadEnd> {
         let mut network = self.network.lock().expect("no panic");
         let lead = |network: &mut Network| network.lead(inner, lead, &self.sockets);
         network.as_mut().and_then(lead)

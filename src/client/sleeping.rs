@@ -90,8 +90,8 @@ impl Sleeping {
     }
 }
 
-/// The purpose of a lead.
-#[derive(Clone, Copy, Debug)]
+/// The purpose of a lead, and its fruit.
+#[derive(Debug)]
 pub(super) struct Lead {
     /// The leader's call; `None` if no call under way is its own.
     pub(super) call: Option<CallIndex>,
@@ -100,17 +100,19 @@ pub(super) struct Lead {
     pub(super) ends: Instant,
     /// The leader has written the commands.
     pub(super) has_written: bool,
+    /// The result of the leader's call.
+    pub(super) taken: Option<Taken>,
 }
 
 impl Lead {
     /// A lead until the call is done, at most until `ends`.
     pub(super) const fn until(call: CallIndex, own: usize, ends: Instant) -> Self {
-        Self { call: Some(call), own, ends, has_written: false }
+        Self { call: Some(call), own, ends, has_written: false, taken: None }
     }
 
     /// A lead until the leader has written all commands.
     pub(super) const fn once() -> Self {
-        Self { call: None, own: 0, ends: Instant::MAX, has_written: false }
+        Self { call: None, own: 0, ends: Instant::MAX, has_written: false, taken: None }
     }
 
     /// Whether the leader waits for an answer of the nodes.
@@ -122,8 +124,6 @@ impl Lead {
 /// The duties of a thread at the end of its lead.
 #[derive(Debug, Default)]
 pub(super) struct LeadEnd {
-    /// The result of the leader's call.
-    pub(super) taken: Option<Taken>,
     /// The leader must wake the I/O thread at its gate.
     pub(super) wakes_gate: bool,
     /// The caller that leads next.

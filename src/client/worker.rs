@@ -93,11 +93,11 @@ impl Worker {
     }
 
     /// A caller drives in the place of the I/O thread. `None` if the I/O thread has to.
-    pub(super) fn lead(&mut self, mut lead: Lead) -> Option<LeadEnd> {
+    pub(super) fn lead(&mut self, lead: &mut Lead) -> Option<LeadEnd> {
         // The thread that drove before may have carried the leader's command out.
-        if !self.inner.with(|table| table.take_commands_of_lead(&lead, &mut self.commands)) {
+        if !self.inner.with(|table| table.take_commands_of_lead(lead, &mut self.commands)) {
             self.gather();
-            if let Some(end) = self.exchange(Some(&lead)) {
+            if let Some(end) = self.exchange(Some(lead)) {
                 return Some(end);
             }
         }
@@ -111,7 +111,7 @@ impl Worker {
                 while self.poller.pass(&mut self.driver, within(until)).ok()? && !self.has_news() {}
             }
             self.gather();
-            if let Some(end) = self.exchange(Some(&lead)) {
+            if let Some(end) = self.exchange(Some(lead)) {
                 return Some(end);
             }
         }
@@ -295,7 +295,7 @@ impl Worker {
 
     /// Hands out results and takes commands under one lock of the mutex, then notifies listeners. A
     /// leader whose lead ends here takes no commands.
-    fn exchange(&mut self, lead: Option<&Lead>) -> Option<LeadEnd> {
+    fn exchange(&mut self, lead: Option<&mut Lead>) -> Option<LeadEnd> {
         let Self { driver, inner, commands, replies, tell, .. } = self;
         let has_calls = !self.asks.is_empty() || !self.connecting.is_empty();
         self.voters = driver.engine().voters();
