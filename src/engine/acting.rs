@@ -3,8 +3,7 @@
 
 use super::core::Engine;
 use super::happenings::Happening;
-use super::locks::slot::LeaseId;
-use super::locks::steps::TokenState;
+use super::locks::slot::{LeaseId, TokenState};
 use super::locks::timers::Timer;
 use super::wait::{
     Action, HolderAnswer, Input, Message, Offer, Reach, Text, View, WaitCall, Waiting, around_token,

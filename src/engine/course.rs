@@ -14,19 +14,17 @@ use super::core::Engine;
 use super::happenings::Happening;
 use super::locks::core::Failed;
 use super::locks::op::{OpKind, Verdict};
-use super::locks::slot::Mark;
-use super::locks::steps::{TokenInput, TokenState};
+use super::locks::slot::{Mark, TokenInput, TokenState};
 use super::locks::timers::Timer;
 use super::wait::{HolderAnswer, Input, Released, Scripts, View, Waiting};
-use crate::command;
 use crate::error::Cause;
 use crate::node::{Now, Pending, Request};
 use crate::quorum::{NODES_MAX, NodeId};
 use crate::resp::{Decoder, Limits};
 use crate::round::Round;
-use crate::rules;
 use crate::slab::{OpIndex, SlotIndex, WakeIndex};
 use crate::time::Instant;
+use crate::{command, rules};
 
 /// The shortest wait between two attempts.
 const RETRY_WAIT_MIN: Duration = Duration::from_millis(1);

@@ -2,7 +2,7 @@
 
 use super::core::Engine;
 use super::happenings::Happening;
-use super::locks::steps::TokenState;
+use super::locks::slot::TokenState;
 use super::nodes::Everyday;
 use crate::command::Answer;
 use crate::error::Cause;

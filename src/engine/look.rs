@@ -10,11 +10,9 @@ use super::happenings::Happening;
 use super::happenings::series::Series;
 #[cfg(feature = "metrics")]
 use super::locks::op::OpKind;
-#[cfg(feature = "metrics")]
-use super::locks::slot::Slot;
 use super::locks::slot::{LeaseId, Mark};
 #[cfg(feature = "metrics")]
-use super::locks::steps::TokenState;
+use super::locks::slot::{Slot, TokenState};
 use super::locks::view::NodeHealth;
 use crate::agreement::Agreement;
 use crate::client_name::ClientId;

@@ -5,7 +5,7 @@ use std::iter;
 
 use super::core::Engine;
 use super::locks::op::Verdict;
-use super::locks::steps::TokenState;
+use super::locks::slot::TokenState;
 use super::wait::{Listed, Message, MessageKind, RawToken, append_message, waiter_id};
 use crate::client_name::ClientId;
 use crate::command::append_publish;

@@ -5,7 +5,7 @@
 //! - An accept counts only where a grant of the node would: it was read from an admitted node.
 
 use super::core::{Failed, Locks};
-use super::steps::TokenState;
+use super::slot::TokenState;
 use crate::command::Answer;
 use crate::error::{Cause, Vote};
 use crate::node::Now;

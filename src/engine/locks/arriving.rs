@@ -2,7 +2,7 @@
 
 use super::core::{Failed, Locks};
 use super::op::{OpKind, Verdict};
-use super::steps::TokenState;
+use super::slot::TokenState;
 use crate::node::Now;
 use crate::quorum::NodeId;
 use crate::rules;

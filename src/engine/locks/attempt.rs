@@ -2,8 +2,7 @@
 
 use super::core::{Failed, Locks};
 use super::op::{Op, OpKind, Verdict};
-use super::slot::{LeaseId, Mark};
-use super::steps::{TokenInput, TokenState};
+use super::slot::{LeaseId, Mark, TokenInput, TokenState};
 use crate::command::Answer;
 use crate::engine::event::Event;
 use crate::engine::happenings::Happening;

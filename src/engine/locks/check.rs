@@ -2,8 +2,7 @@
 
 use super::core::Locks;
 use super::op::{Op, OpKind, Verdict};
-use super::slot::{Mark, Slot};
-use super::steps::TokenState;
+use super::slot::{Mark, Slot, TokenState};
 use super::timers::Timer;
 use crate::slab::{OpIndex, SlotIndex};
 

@@ -2,7 +2,7 @@
 
 use super::core::Locks;
 use super::op::Verdict;
-use super::steps::{TokenInput, TokenState};
+use super::slot::{TokenInput, TokenState};
 use crate::engine::happenings::Happening;
 use crate::slab::{OpIndex, SlotIndex};
 

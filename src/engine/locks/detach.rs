@@ -13,8 +13,7 @@
 
 use super::core::Locks;
 use super::handover::Unsettled;
-use super::slot::{LeaseId, Mark};
-use super::steps::TokenInput;
+use super::slot::{LeaseId, Mark, TokenInput};
 use crate::error::DetachError;
 use crate::node::Request;
 use crate::quorum::NodeMask;

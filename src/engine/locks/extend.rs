@@ -13,8 +13,7 @@
 use super::core::Locks;
 use super::fences::Fencing;
 use super::op::{OpId, OpKind, Verdict};
-use super::slot::{LeaseId, Mark};
-use super::steps::TokenState;
+use super::slot::{LeaseId, Mark, TokenState};
 use super::timers::Timer;
 use crate::command::{Answer, ExtendStep, append_extend};
 use crate::engine::event::LostCause;

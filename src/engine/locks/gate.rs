@@ -3,7 +3,7 @@
 
 use super::core::{Failed, Locks};
 use super::op::Verdict;
-use super::steps::TokenInput;
+use super::slot::TokenInput;
 use crate::engine::happenings::Happening;
 use crate::error::{Cause, Vote};
 use crate::node::Now;

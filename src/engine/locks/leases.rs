@@ -9,8 +9,7 @@
 
 use super::core::{Done, Locks};
 use super::op::{OpKind, Verdict};
-use super::slot::{LeaseId, Mark, Slot};
-use super::steps::TokenState;
+use super::slot::{LeaseId, Mark, Slot, TokenState};
 use super::timers::Timer;
 use crate::engine::care::third;
 use crate::engine::event::LostCause;

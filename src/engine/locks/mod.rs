@@ -28,7 +28,6 @@ mod query;
 mod release;
 pub(super) mod settings;
 pub(super) mod slot;
-pub(super) mod steps;
 pub(super) mod timers;
 pub(crate) mod view;
 mod votes;

@@ -21,8 +21,7 @@
 use super::core::Locks;
 use super::handover::Past;
 use super::op::Verdict;
-use super::slot::Mark;
-use super::steps::{TokenInput, TokenState};
+use super::slot::{Mark, TokenInput, TokenState};
 use super::timers::Timer;
 use crate::engine::happenings::Happening;
 use crate::error::{Cause, Vote};

@@ -11,8 +11,7 @@
 use super::core::Locks;
 use super::handover::Heir;
 use super::op::{OpId, OpKind, Verdict};
-use super::slot::Mark;
-use super::steps::{TokenInput, TokenState};
+use super::slot::{Mark, TokenInput, TokenState};
 use crate::command::{Answer, ReleaseStep, append_release};
 use crate::engine::event::{Event, LostCause};
 use crate::engine::happenings::Happening;

@@ -6,8 +6,7 @@
 
 use super::core::{Failed, Locks};
 use super::op::Verdict;
-use super::slot::Mark;
-use super::steps::TokenState;
+use super::slot::{Mark, TokenState};
 use crate::command::append_set;
 use crate::engine::happenings::Happening;
 use crate::error::{Cause, Vote};
