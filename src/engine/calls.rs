@@ -4,10 +4,8 @@ use super::core::Engine;
 use super::event::Event;
 use super::happenings::Happening;
 use super::locks::batch::BatchKind;
-use super::locks::handover::Heir;
 use super::locks::op::{OpId, OpKind, Verdict};
 use super::locks::slot::{LeaseId, Mark, TokenInput};
-use super::wait::Scripts;
 use crate::error::{LockError, UnlockError, Unlocked};
 use crate::node::Now;
 use crate::options::{LockOptions, Share};
@@ -178,7 +176,7 @@ impl Engine {
                 // This comes before the release, which may give the turn to another call of this
                 // client but not to this one.
                 self.fail(index, Verdict::Cancelled);
-                self.release_slot(slot, now);
+                self.release_slot(slot, None, now);
             }
             // The call has won, but its caller does not have the lock: it must not stay held.
             (OpKind::Acquire, Verdict::Won) => {
@@ -186,7 +184,7 @@ impl Engine {
                 self.locks.observe(Happening::AttemptCancelled);
                 self.locks.ops.at_mut(index).outcome = Verdict::Cancelled;
                 self.waiting.over(index);
-                self.release_slot(slot, now);
+                self.release_slot(slot, None, now);
             }
             (OpKind::Extend | OpKind::Adopt, Verdict::Open) => {
                 self.locks.finish(index, Verdict::Cancelled);
@@ -208,7 +206,7 @@ impl Engine {
         let heir = self.heir_of(lease.slot, self.locks.both_clocks(now));
         let now = self.locks.now(now);
         let op = self.locks.open_release(lease.slot, now);
-        self.release_lease(lease.slot, heir, now);
+        self.release_slot(lease.slot, heir, now);
         op.inspect(|&op| self.locks.conclude_release(op))
     }
 
@@ -222,7 +220,7 @@ impl Engine {
         let now = self.locks.now(now);
         self.locks.cancel_extension(lease.slot);
         self.locks.observe(Happening::Unreported);
-        self.release_lease(lease.slot, heir, now);
+        self.release_slot(lease.slot, heir, now);
     }
 
     /// The keys of a lease, which are no set from now on.
@@ -246,15 +244,6 @@ impl Engine {
             self.waiting.forget_queue(lease.slot);
             self.locks.give_up(lease.slot);
         }
-    }
-
-    /// Releases a lease, and gives the turn to the first of its waiters. If that waiter is the
-    /// heir, the hand-over itself does so.
-    #[inline(always)]
-    pub(super) fn release_lease(&mut self, slot_index: SlotIndex, heir: Option<Heir>, now: Now) {
-        let nodes = self.locks.release_slot(slot_index, heir, now);
-        let scripts = heir.map(|heir| Scripts { nodes, near: heir.near });
-        self.pass_on(slot_index, scripts, now);
     }
 
     /// The time of an operation is up: nodes without an answer are counted out.

@@ -10,9 +10,9 @@ use super::happenings::Happening;
 use super::happenings::series::Series;
 #[cfg(feature = "metrics")]
 use super::locks::op::OpKind;
-use super::locks::slot::{LeaseId, Mark};
 #[cfg(feature = "metrics")]
-use super::locks::slot::{Slot, TokenState};
+use super::locks::slot::Slot;
+use super::locks::slot::{LeaseId, Mark, TokenState};
 use super::locks::view::NodeHealth;
 use crate::agreement::Agreement;
 use crate::client_name::ClientId;
@@ -166,6 +166,16 @@ impl Engine {
 
     pub(crate) fn held_name(&self, lease: LeaseId) -> Option<(&[u8], &TokenBytes)> {
         self.locks.held_name(lease)
+    }
+
+    /// The leases for which other clients wait, and their keys.
+    pub(crate) fn waited_for(&self) -> impl Iterator<Item = (LeaseId, &[u8])> {
+        self.waiting.queues().filter_map(|slot_index| {
+            let slot = self.locks.slots.get(slot_index)?;
+            let lease = self.locks.slots.lease_id(slot_index);
+            (slot.state() == TokenState::Held && self.sets.is_alone(lease))
+                .then(|| (lease, self.locks.prefix.plain_key(slot.key.as_slice())))
+        })
     }
 
     /// Stores a word of the caller with a lease.

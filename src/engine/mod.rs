@@ -31,7 +31,6 @@
 //! - An event says that a lease is held only if it still is at the time given to `poll_event`.
 //! - Each operation ends with one event, whatever the nodes do.
 
-mod acting;
 mod calls;
 mod care;
 mod check;
@@ -45,7 +44,6 @@ mod inbound;
 pub(crate) mod locks;
 mod look;
 mod nodes;
-mod removals;
 mod sets;
 #[cfg(test)]
 mod tests;

@@ -10,11 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::batch::Batches;
-use super::handover::{Offers, Unsettled};
 use super::op::{OpId, Ops, Verdict};
 use super::prefix::Prefix;
 use super::settings::Settings;
-use super::slot::{LeaseId, Slot, Slots, TokenInput};
+use super::slot::{LeaseId, Offers, Slot, Slots, TokenInput, Unsettled};
 use super::timers::{Timer, Timers};
 use crate::client_name::ClientId;
 use crate::command::SetOptions;

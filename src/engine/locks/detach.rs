@@ -12,8 +12,7 @@
 //!   node: it does not count in a longer adoption of the same lock, unless it surely restarted since.
 
 use super::core::Locks;
-use super::handover::Unsettled;
-use super::slot::{LeaseId, Mark, TokenInput};
+use super::slot::{LeaseId, Mark, TokenInput, Unsettled};
 use crate::error::DetachError;
 use crate::node::Request;
 use crate::quorum::NodeMask;

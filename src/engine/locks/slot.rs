@@ -7,7 +7,12 @@
 //!   answer always finds the attempt to which it belongs.
 //! - Handles carry a generation, so a handle to a freed slot finds nothing.
 
+use std::collections::VecDeque;
+
+use smallvec::SmallVec;
+
 use super::fences::Fences;
+use crate::beside::Beside;
 use crate::key::{self, Key};
 use crate::node::Phase;
 use crate::quorum::NodeMask;
@@ -357,6 +362,50 @@ impl Slot {
             tainted: NodeMask::EMPTY,
         }
     }
+}
+
+/// All offers of an engine. Each counts as a reference to its slot.
+#[derive(Clone, Debug, Default)]
+pub(in crate::engine) struct Offers {
+    /// The offers that have not ended, each with the call that would take a lock over by it.
+    pub(super) open: Beside<SlotIndex, OpIndex>,
+    /// The offers that have ended, in this order.
+    pub(super) past: VecDeque<Past>,
+}
+
+/// An offer that has ended.
+#[derive(Clone, Debug)]
+pub(super) struct Past {
+    pub(super) slot: SlotIndex,
+    /// Until when the client remembers it.
+    pub(super) until: Instant,
+    /// The token that the key had before a holder last handed it over to the offer.
+    pub(super) from: Option<[u8; 20]>,
+}
+
+impl Offers {
+    /// The open offers of one call, the oldest first.
+    pub(super) fn of(&self, op: OpIndex) -> SmallVec<[SlotIndex; 4]> {
+        self.open.iter().filter(|(_, of)| **of == op).map(|(slot, _)| slot).collect()
+    }
+
+    /// All offers, even those that have ended.
+    pub(super) fn all(&self) -> SmallVec<[SlotIndex; 8]> {
+        let past = self.past.iter().map(|past| past.slot);
+        self.open.iter().map(|(slot, _)| slot).chain(past).collect()
+    }
+}
+
+/// A lock that the client has left while nodes might still run an extension of it.
+#[derive(Clone, Debug)]
+pub(in crate::engine) struct Unsettled {
+    pub(super) key: Key,
+    pub(super) token: TokenBytes,
+    pub(super) ttl_ms: u32,
+    /// The nodes whose connection ended before they answered.
+    pub(in crate::engine) nodes: NodeMask,
+    /// The slot of which answers may still come.
+    pub(super) lease: LeaseId,
 }
 
 #[cfg(test)]

@@ -124,6 +124,11 @@ impl Nodes {
         NodeMask::first(self.nodes.len())
     }
 
+    /// The nodes of the client's lists of which this is true.
+    pub(super) fn those(&self, is_so: impl Fn(&Node) -> bool) -> NodeMask {
+        self.all().into_iter().filter(|&id| is_so(self.at(id))).collect()
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = &Node> {
         self.nodes.iter()
     }
