@@ -5,7 +5,7 @@ use super::event::Event;
 use super::happenings::Happening;
 use super::locks::batch::BatchKind;
 use super::locks::op::{OpId, OpKind, Verdict};
-use super::locks::slot::{LeaseId, Mark, TokenInput};
+use super::locks::slot::{LeaseId, Mark, TokenInput, TokenState};
 use crate::error::{LockError, UnlockError, Unlocked};
 use crate::node::Now;
 use crate::options::{LockOptions, Share};
@@ -254,8 +254,7 @@ impl Engine {
             return;
         }
         match op.kind {
-            OpKind::Acquire if self.locks.is_between_attempts(index) => {
-                let op = self.locks.ops.at(index);
+            OpKind::Acquire if self.locks.slots.at(op.slot()).state() == TokenState::Between => {
                 if op.plan.deadline <= now.real {
                     self.fail(index, op.failed);
                 } else {
@@ -293,7 +292,8 @@ impl Engine {
     }
 
     /// Takes the result of an acquisition out.
-    pub(super) fn report_acquire(&mut self, index: OpIndex, now: Instant) -> Option<Event> {
+    #[inline(never)]
+    pub(super) fn report_acquire(&mut self, index: OpIndex, now: Instant) -> Event {
         if self.waiting.has_waiter(index) {
             let now = self.locks.now(now);
             self.end_wait(index, now);
@@ -304,15 +304,97 @@ impl Engine {
                 self.waiting.won_at_once(slot.key.as_slice());
             }
         }
-        self.locks.report_acquire(index, now)
+        let op = self.locks.ops.at(index);
+        let (slot_index, outcome, keep) = (op.slot(), op.outcome, op.keep);
+        let is_whole = op.part.is_none();
+        let granted = op.round.granted;
+        let op = self.locks.ops.id(index);
+        if outcome == Verdict::Won {
+            self.locks.observe(Happening::Lease { op: index, slot: slot_index, now });
+            self.locks.close_op(index);
+            let slot = self.locks.slots.at_mut(slot_index);
+            slot.op = None;
+            slot.step(TokenInput::Take);
+            slot.granted = granted;
+            let lease = LeaseId { slot: slot_index, generation: slot.generation };
+            if let Some(keep) = keep {
+                self.locks.begin_keeping(slot_index, keep, self.locks.both_clocks(now));
+                if is_whole {
+                    self.locks.claim(slot_index, self.locks.both_clocks(now));
+                }
+            }
+            return Event::Lock { op, result: Ok(lease) };
+        }
+        let error = self.lock_error(index, now);
+        self.locks.observe(Happening::Refused { op: index, outcome, error: &error, now });
+        self.locks.close_op(index);
+        if let Some(keep) = keep {
+            self.locks.close_keep(keep);
+        }
+        debug_assert_eq!(
+            self.locks.slots.at(slot_index).op,
+            Some(index),
+            "a call that failed has its slot"
+        );
+        self.locks.slots.at_mut(slot_index).op = None;
+        self.locks.slots.free_if_unnamed(slot_index);
+        Event::Lock { op, result: Err(error) }
     }
 
-    /// A node for which operations wait may vote now, or never will.
+    /// Why the call has no lease.
+    fn lock_error(&self, index: OpIndex, now: Instant) -> LockError {
+        let op = self.locks.ops.at(index);
+        let (round, outcome) = (op.round, op.outcome);
+        let granted = if outcome == Verdict::Expired { op.late } else { round.granted };
+        let unknown = round.unknown.union(round.open()).without(granted);
+        let denied = if outcome == Verdict::Taken { op.denials() } else { round.denied };
+        let denied = denied.without(granted);
+        let ballot = self.locks.ballot(index, granted, denied, unknown, now);
+        match outcome {
+            Verdict::Taken => LockError::Taken(ballot),
+            Verdict::Expired => LockError::Expired(ballot),
+            Verdict::Cancelled => LockError::Cancelled,
+            Verdict::NoQuorum
+            | Verdict::Won
+            | Verdict::Open
+            | Verdict::Lost
+            | Verdict::Unlocked(_)
+            | Verdict::Answered => LockError::NoQuorum(ballot),
+        }
+    }
+
+    /// A node for which operations wait may vote now, or never will. An operation goes on waiting
+    /// for other nodes, if its slot still needs that.
     pub(super) fn settle_awaiting(&mut self, id: NodeId, now: Now) {
         for index in std::mem::take(&mut self.locks.awaiting) {
-            if let Some((slot, failed)) = self.locks.settle_awaiting(id, index, now) {
-                self.follow(failed, now);
-                self.locks.await_on(index, slot);
+            let op = self.locks.ops.at(index);
+            if op.outcome != Verdict::Open || matches!(op.kind, OpKind::Query | OpKind::Set) {
+                continue;
+            }
+            let (slot_index, kind) = (op.slot(), op.kind);
+            let slot = self.locks.slots.at(slot_index);
+            // By now another operation may have the place, and the attempt may be decided.
+            let is_waiting = match kind {
+                OpKind::Acquire => slot.state() == TokenState::Asking,
+                OpKind::Extend | OpKind::Adopt | OpKind::Keep => slot.state() == TokenState::Held,
+                OpKind::Release | OpKind::Query | OpKind::Set | OpKind::Free => false,
+            };
+            if !rules::may_still_wait(is_waiting) {
+                continue;
+            }
+            if op.round.awaited.contains(id) && slot.op == Some(index) {
+                self.locks.ops.at_mut(index).round.awaited.remove(id);
+                if kind == OpKind::Acquire {
+                    let failed = self.locks.settle_awaited_set(id, index, slot_index, now);
+                    self.follow(failed, now);
+                } else {
+                    self.locks.settle_awaited_extension(id, index, slot_index, now);
+                }
+            }
+            let op = self.locks.ops.at(index);
+            let is_waiting = !op.round.awaited.is_empty() && op.outcome == Verdict::Open;
+            if is_waiting && op.slot() == slot_index {
+                self.locks.awaiting.push(index);
             }
         }
     }

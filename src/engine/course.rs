@@ -45,7 +45,7 @@ impl Engine {
     #[cold]
     pub(super) fn attempt_failed(&mut self, index: OpIndex, outcome: Verdict, now: Now) {
         self.locks.ops.unlist(index);
-        let outcome = self.locks.weigh_denials(index, outcome, now);
+        let outcome = self.weigh_denials(index, outcome, now);
         self.locks.ops.at_mut(index).failed = outcome;
         self.locks.observe(Happening::AttemptFailed { op: index, outcome });
         let slot_index = self.locks.ops.at(index).slot();
@@ -60,6 +60,39 @@ impl Engine {
         }
         if !self.plan_retry(index, now.real) {
             self.fail(index, outcome);
+        }
+    }
+
+    /// How the call fails if this attempt was its last. The end of a call may cut an attempt before the
+    /// nodes could answer. Then the denials of the attempts before count, or their lateness.
+    #[cold]
+    fn weigh_denials(&mut self, index: OpIndex, outcome: Verdict, now: Now) -> Verdict {
+        let op = self.locks.ops.at(index);
+        let began = self.locks.slots.at(op.slot()).began;
+        let is_cut = op.plan.deadline <= now.real
+            && began.until(op.plan.deadline) < self.locks.settings.node_timeout;
+        let op = self.locks.ops.at_mut(index);
+        if outcome == Verdict::Expired {
+            op.late = op.round.granted;
+        }
+        op.note_denials(is_cut);
+        let denied = op.denials();
+        let mut round = op.round;
+        round.failed = round.failed.without(denied);
+        round.unknown = round.unknown.without(denied);
+        round.awaited = round.awaited.without(denied);
+        round.denied = denied;
+        let was_late = op.failed == Verdict::Expired;
+        let electorate =
+            self.locks.settings.electorate_of(self.locks.slots.at(self.locks.ops.at(index).slot()));
+        if outcome != Verdict::NoQuorum || !is_cut {
+            outcome
+        } else if was_late {
+            Verdict::Expired
+        } else if round.is_taken(electorate) {
+            Verdict::Taken
+        } else {
+            outcome
         }
     }
 

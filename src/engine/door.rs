@@ -448,12 +448,12 @@ impl Engine {
             let kind = self.locks.ops.at(index).kind;
             match kind {
                 OpKind::Acquire if !self.is_hand_over_late(index, now) => {
-                    return self.report_acquire(index, now);
+                    return Some(self.report_acquire(index, now));
                 }
                 OpKind::Extend | OpKind::Adopt => return Some(self.report_extend(index, now)),
                 OpKind::Release => {
                     self.tell_of_removal(index, now);
-                    return self.locks.report_release(index);
+                    return Some(self.locks.report_release(index));
                 }
                 OpKind::Query => return Some(self.locks.report_query(index)),
                 OpKind::Set => {

@@ -144,7 +144,7 @@ impl Engine {
                 self.fenced_set_answered(id, slot, answer, now);
             }
             Request::Raise(slot) => {
-                let failed = self.locks.raise_answered(id, slot, answer, now);
+                let failed = self.locks.raise_ended(id, slot, Some(answer), now);
                 self.follow(failed, now);
             }
             Request::Time => {
@@ -217,7 +217,7 @@ impl Engine {
                     continue;
                 }
                 Request::Raise(slot) => {
-                    let failed = self.locks.raise_lost(id, slot);
+                    let failed = self.locks.raise_ended(id, slot, None, now);
                     self.follow(failed, now);
                 }
                 Request::Release { slot, .. } => self.locks.owe(id, slot, now),

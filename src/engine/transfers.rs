@@ -8,7 +8,7 @@ use std::iter;
 use super::core::Engine;
 use super::happenings::Happening;
 use super::locks::offers::{Taken, Transfer};
-use super::locks::op::Verdict;
+use super::locks::op::{Op, OpKind, Verdict};
 use super::locks::slot::TokenState;
 use super::wait::{
     Heir, Listed, Meant, Message, MessageKind, RawToken, Terms, append_message, waiter_id,
@@ -102,7 +102,7 @@ impl Engine {
                 }
                 let slot = self.slot_meant(message);
                 let attempt = if slot.is_none() && message.kind == MessageKind::Announce {
-                    self.locks.attempt_for(message.key)
+                    self.attempt_for(message.key)
                 } else {
                     None
                 };
@@ -115,6 +115,19 @@ impl Engine {
                 self.tell_waiting(now, |waiting, view| waiting.message(id, message, meant, view));
             }
         }
+    }
+
+    /// The slot of an attempt for the key that is under way, or has won and is not reported yet.
+    /// Costs a look at every operation.
+    fn attempt_for(&self, key: &[u8]) -> Option<SlotIndex> {
+        let acquisitions = self.locks.ops.iter().filter(|op| op.kind == OpKind::Acquire);
+        let mut slots = acquisitions.map(Op::slot);
+        slots.find(|&index| {
+            let slots = &self.locks.slots;
+            slots
+                .get(index)
+                .is_some_and(|slot| slot.state().is_lock() && slot.key.as_slice() == key)
+        })
     }
 
     /// The slot whose lock a message is about, by the token that the message names, or by its key.

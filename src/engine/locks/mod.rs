@@ -2,21 +2,14 @@
 //!
 //! Layer: above the nodes and the rounds, beside waiting.
 
-mod accept;
-mod arriving;
 pub(super) mod attempt;
 pub(super) mod batch;
 mod batching;
 mod check;
 pub(super) mod core;
-mod decided;
-mod detach;
 mod extend;
-mod extended;
 mod fences;
-mod gate;
 mod heal;
-mod ladder;
 mod leases;
 pub(super) mod offers;
 pub(super) mod op;
@@ -28,4 +21,3 @@ pub(super) mod settings;
 pub(super) mod slot;
 pub(super) mod timers;
 pub(crate) mod view;
-mod votes;

@@ -311,15 +311,6 @@ impl Locks {
         }
     }
 
-    /// The lease is given away: late messages about its token concern another client.
-    pub(super) fn forget_offer(&mut self, slot_index: SlotIndex) {
-        let past = self.offers.past.iter().position(|past| past.slot == slot_index);
-        if let Some(place) = past {
-            self.offers.past.remove(place);
-            self.slots.unref(slot_index);
-        }
-    }
-
     /// The time is long enough: a holder's script compares with the holder's token, which no node
     /// has for longer than `max_ttl` and drift.
     fn remember(&mut self, slot: SlotIndex, from: Option<[u8; 20]>, now: Instant) {

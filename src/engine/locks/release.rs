@@ -1,6 +1,6 @@
 //! Releases and debts: the client deletes every key that it may have written and does not hold. The
-//! compare-and-delete goes behind the SET. A release that hands its lock over writes the token of a
-//! waiter in the place of the holder's, by one script per node, which tells that waiter.
+//! compare-and-delete goes behind the SET. A release may hand its lock over: one script per node
+//! writes the token of a waiter in the place of the holder's, and tells that waiter.
 //!
 //! # Invariants
 //!
@@ -473,7 +473,7 @@ impl Locks {
     }
 
     #[inline(never)]
-    pub(in crate::engine) fn report_release(&mut self, index: OpIndex) -> Option<Event> {
+    pub(in crate::engine) fn report_release(&mut self, index: OpIndex) -> Event {
         let op = self.ops.at(index);
         let (slot_index, outcome) = (op.slot(), op.outcome);
         let op = self.ops.id(index);
@@ -484,6 +484,6 @@ impl Locks {
         let result =
             if let Verdict::Unlocked(result) = outcome { result } else { Ok(Unlocked::Unknown) };
         self.observe(Happening::Released { op: index, result });
-        Some(Event::Unlock { op, result })
+        Event::Unlock { op, result }
     }
 }
