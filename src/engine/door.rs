@@ -5,10 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::core::{Engine, Exchange};
-use super::event::Event;
+use super::event::{Event, Notice};
 #[cfg(feature = "metrics")]
 use super::happenings::Happening;
-use super::happenings::notice::Notice;
 use super::locks::core::{Done, Locks};
 use super::locks::op::{OpId, OpKind};
 use super::locks::prefix::Prefix;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::core::Engine;
 use super::happenings::Happening;
 #[cfg(feature = "metrics")]
-use super::happenings::series::Series;
+use super::happenings::counts::Series;
 #[cfg(feature = "metrics")]
 use super::locks::op::OpKind;
 #[cfg(feature = "metrics")]
@@ -295,13 +295,13 @@ impl Engine {
     #[cfg(feature = "metrics")]
     #[must_use]
     pub fn counts(&self) -> Vec<(Series, u64)> {
-        self.locks.counts(&self.locks.counts.calls)
+        self.counts_with(self.call_counts())
     }
 
     /// As [`counts`](Self::counts), for a handle that counts its calls itself.
     #[cfg(feature = "metrics")]
     pub(crate) fn counts_with(&self, calls: &CallCounts) -> Vec<(Series, u64)> {
-        self.locks.counts(calls)
+        self.locks.counts.series(calls, &self.locks.nodes)
     }
 
     #[cfg(feature = "metrics")]

@@ -33,13 +33,12 @@
 
 mod calls;
 mod care;
-mod check;
 mod core;
 mod course;
 mod door;
-mod event;
+pub(crate) mod event;
 mod exchange;
-pub(crate) mod happenings;
+mod happenings;
 mod inbound;
 pub(crate) mod locks;
 mod look;
@@ -56,10 +55,10 @@ pub use crate::node::Connection;
 #[cfg(any(test, feature = "sim"))]
 pub(crate) use crate::node::Room;
 pub use core::Engine;
+pub(crate) use event::Notice;
 pub use event::{Event, LostCause};
-pub(crate) use happenings::notice::Notice;
 #[cfg(feature = "metrics")]
-pub use happenings::series::Series;
+pub use happenings::counts::Series;
 pub use locks::op::OpId;
 pub(crate) use locks::prefix::Prefix;
 pub use locks::slot::LeaseId;

@@ -5,7 +5,6 @@
 pub(super) mod attempt;
 pub(super) mod batch;
 mod batching;
-mod check;
 pub(super) mod core;
 mod extend;
 mod fences;

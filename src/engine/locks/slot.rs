@@ -368,7 +368,7 @@ impl Slot {
 #[derive(Clone, Debug, Default)]
 pub(in crate::engine) struct Offers {
     /// The offers that have not ended, each with the call that would take a lock over by it.
-    pub(super) open: Beside<SlotIndex, OpIndex>,
+    pub(in crate::engine) open: Beside<SlotIndex, OpIndex>,
     /// The offers that have ended, in this order.
     pub(super) past: VecDeque<Past>,
 }
