@@ -59,12 +59,14 @@ impl Locks {
         now: Now,
     ) -> Option<Failed> {
         let call_ends = self.prepare_attempt(index, slot_index, now);
-        let mut voters = self.nodes.voters();
+        let (mut voters, mut request) = (self.nodes.voters(), Request::Set(slot_index));
         if self.slots.at(slot_index).has(Mark::FENCED) {
             self.propose_fence(slot_index, now);
-            voters = self.voters_by_clock();
+            self.encode_fenced_set(slot_index);
+            (voters, request) = (self.voters_by_clock(), Request::FencedSet(slot_index));
+        } else {
+            self.encode_plain_set(slot_index);
         }
-        self.encode_set(slot_index);
         if let Some(gate) = gate
             && voters.contains(gate)
             && voters != NodeMask::of(gate)
@@ -72,7 +74,7 @@ impl Locks {
         {
             return self.try_gate((gate, voters), index, slot_index, now);
         }
-        let written = self.write_cohort(voters, self.set_request(slot_index), now);
+        let written = self.write_cohort(voters, request, now);
         self.ops.at_mut(index).round.written = written;
         let slot = self.slots.at_mut(slot_index);
         (slot.holds, slot.unanswered) = (written, written);
@@ -107,7 +109,6 @@ impl Locks {
     }
 
     /// Encodes the SET of an attempt, or the command in its place.
-    #[inline]
     fn encode_set(&mut self, slot_index: SlotIndex) {
         if self.slots.at(slot_index).has(Mark::FENCED) {
             self.encode_fenced_set(slot_index);
