@@ -83,7 +83,7 @@ impl Engine {
             let has_keep = self.locks.keep_of(index).is_some();
             assert!(!slot.has(Mark::KEPT) || has_keep, "{slot:?} is kept by nothing");
         }
-        for (index, op) in self.locks.ops.indexed() {
+        for (index, op) in self.locks.ops.iter() {
             assert!(self.is_placed(index, op), "{op:?} has no slot of its own");
             assert!(op.kind != OpKind::Free || op.part.is_none(), "{op:?} is reported to its set");
         }

@@ -317,7 +317,7 @@ impl Engine {
         let mut oldest = Oldest::default();
         let is_announced =
             |keep: Option<_>| keep.is_some_and(|keep| locks.keeps.at(keep).is_announced);
-        for op in locks.ops.iter().filter(|op| op.kind == OpKind::Acquire) {
+        for (_, op) in locks.ops.iter().filter(|(_, op)| op.kind == OpKind::Acquire) {
             if !is_announced(op.keep) {
                 oldest.note_call(op.called.at);
             }

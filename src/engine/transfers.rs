@@ -120,8 +120,8 @@ impl Engine {
     /// The slot of an attempt for the key that is under way, or has won and is not reported yet.
     /// Costs a look at every operation.
     fn attempt_for(&self, key: &[u8]) -> Option<SlotIndex> {
-        let acquisitions = self.locks.ops.iter().filter(|op| op.kind == OpKind::Acquire);
-        let mut slots = acquisitions.map(Op::slot);
+        let ops = self.locks.ops.iter().map(|(_, op)| op);
+        let mut slots = ops.filter(|op| op.kind == OpKind::Acquire).map(Op::slot);
         slots.find(|&index| {
             let slots = &self.locks.slots;
             slots

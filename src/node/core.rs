@@ -183,7 +183,7 @@ impl Node {
         !self.is_plain()
             || self.debts.len() > 0
             || self.is_stalled()
-            || self.channel.again_at().is_some()
+            || self.channel.again_at.is_some()
             || self.look_at.is_some()
     }
 
@@ -330,7 +330,7 @@ impl Node {
         matches!(self.state, State::Admitted { .. })
             && !self.is_changed
             && self.debts.len() == 0
-            && self.channel.again_at().is_none()
+            && self.channel.again_at.is_none()
             && self.look_at.is_none()
             && self.pending.front().is_none_or(|front| {
                 self.is_stalled() || front.written_at + self.timeouts.stalled_after > now.attended

@@ -172,7 +172,7 @@ impl Node {
         {
             next = next.min(due);
         }
-        match self.channel.again_at() {
+        match self.channel.again_at {
             Some(at) if self.is_greeted() => next.min(at),
             Some(_) | None => next,
         }

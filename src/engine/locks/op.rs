@@ -239,14 +239,9 @@ impl Ops {
         ids.map(|(index, op)| OpId { op: index, generation: op.generation }).collect()
     }
 
-    /// Every place, in use or free.
-    pub(in crate::engine) fn indexed(&self) -> impl Iterator<Item = (OpIndex, &Op)> {
-        self.ops.iter()
-    }
-
     /// Every operation, and free places.
-    pub(in crate::engine) fn iter(&self) -> impl Iterator<Item = &Op> {
-        self.ops.iter().map(|(_, op)| op)
+    pub(in crate::engine) fn iter(&self) -> impl Iterator<Item = (OpIndex, &Op)> {
+        self.ops.iter()
     }
 
     /// The place of an operation that is still under way.

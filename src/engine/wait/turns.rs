@@ -192,7 +192,7 @@ impl Waiting {
     /// The calls that wait for `key`, or have just won it, and their ids.
     pub(super) fn waiting_for(&self, key: &[u8]) -> impl Iterator<Item = (OpIndex, WaiterId)> {
         let is_meant = move |waiter: &Waiter| {
-            !waiter.is_over() && rules::is_for_key(waiter.call.key.as_slice(), key)
+            waiter.state.is_some() && rules::is_for_key(waiter.call.key.as_slice(), key)
         };
         let waiters = self.waiters.iter().filter(move |(_, waiter)| is_meant(waiter));
         waiters.map(|(op, waiter)| (op, waiter.id))

@@ -247,10 +247,6 @@ impl Waiter {
         self.state = None;
     }
 
-    pub(super) const fn is_over(&self) -> bool {
-        self.state.is_none()
-    }
-
     /// Whether the node's answer to the question of this phase is awaited.
     pub(super) fn is_awaited(&self, node: NodeId, phase: Phase) -> bool {
         let is_asking =
