@@ -9,7 +9,7 @@
 pub use crate::address::{Address, Endpoint};
 pub use crate::agreement::{Agreement, NodeList};
 pub use crate::client_name::{ClientId, ClientName};
-pub use crate::engine::happenings::notice::Notice;
+pub use crate::engine::event::Notice;
 pub use crate::engine::locks::view::{NodeHealth, NodeState};
 pub use crate::leader::{Leader, Led};
 pub use crate::plain::shown;

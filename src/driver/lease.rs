@@ -1,4 +1,5 @@
-//! [`Lease`]: a held lock as its holder sees it, and the pool that leases come from.
+//! [`Lease`]: a held lock as its holder sees it; the pool that leases come from; and the results of
+//! operations, some of which bring a lease.
 //!
 //! # Invariants
 //!
@@ -14,8 +15,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::clock;
-use crate::engine::{Engine, LeaseId};
+use crate::engine::{Engine, Event, LeaseId, LostCause, OpId};
+use crate::error::{ExtendError, LockError, UnlockError, Unlocked};
 use crate::key::{self, Key};
+use crate::query::NodeAnswers;
 use crate::quorum::NodeMask;
 use crate::time::Instant;
 use crate::token::{LockToken, TokenBytes};
@@ -236,6 +239,37 @@ impl fmt::Debug for Lease {
     }
 }
 
+/// An operation that has ended.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Completion {
+    /// The id that [`Driver::try_lock`](crate::driver::Driver::try_lock) or a similar call returned. For a loss: the id of the call
+    /// that took or adopted the lease.
+    pub id: OpId,
+    /// How it ended.
+    pub result: Outcome,
+}
+
+/// How an operation ended, by its kind.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// The result of [`Driver::try_lock`](crate::driver::Driver::try_lock), [`Driver::lock`](crate::driver::Driver::lock), and of both for several keys.
+    Lock(Result<Lease, LockError>),
+    /// The result of [`Driver::extend`](crate::driver::Driver::extend); the lease itself knows its new deadline.
+    Extend(Result<(), ExtendError>),
+    /// The result of [`Driver::adopt`](crate::driver::Driver::adopt).
+    Adopt(Result<Lease, ExtendError>),
+    /// The result of [`Driver::unlock`](crate::driver::Driver::unlock) and [`Driver::unlock_token`](crate::driver::Driver::unlock_token).
+    Unlock(Result<Unlocked, UnlockError>),
+    /// A lease that is kept alive ended without its release. The driver reports that at the
+    /// deadline at the latest, and at once if no quorum can hold the key any more.
+    /// [`Lease::is_lost`] is already true; dropping the lease still deletes keys that may be left.
+    Lost(LostCause),
+    /// The result of [`Driver::query`](crate::driver::Driver::query): each node's answers, in the order of the configuration.
+    Query(Vec<NodeAnswers>),
+}
+
 /// The states of all leases of one client, reused.
 pub(crate) struct LeasePool {
     inbox: Arc<Inbox>,
@@ -252,6 +286,32 @@ impl LeasePool {
             states: Vec::new(),
             free: Vec::new(),
             has_lost: false,
+        }
+    }
+
+    /// Turns an event of the engine into a completion for the caller.
+    pub(super) fn complete(&mut self, engine: &mut Engine, event: Event) -> Completion {
+        match event {
+            Event::Lock { op, result } => {
+                let result =
+                    result.and_then(|id| self.lease_of(engine, id).ok_or(LockError::Cancelled));
+                Completion { id: op, result: Outcome::Lock(result) }
+            }
+            Event::Adopt { op, result } => {
+                let result =
+                    result.and_then(|id| self.lease_of(engine, id).ok_or(ExtendError::NotOurs));
+                Completion { id: op, result: Outcome::Adopt(result) }
+            }
+            Event::Extend { op, lease, result } => {
+                self.copy_change(engine, lease);
+                Completion { id: op, result: Outcome::Extend(result) }
+            }
+            Event::Unlock { op, result } => Completion { id: op, result: Outcome::Unlock(result) },
+            Event::Lost { op, lease, cause } => {
+                self.copy_change(engine, lease);
+                Completion { id: op, result: Outcome::Lost(cause) }
+            }
+            Event::Query { op, answers } => Completion { id: op, result: Outcome::Query(answers) },
         }
     }
 

@@ -15,16 +15,13 @@
 //! - One write per node and pass, however many requests it carries.
 
 pub(crate) mod clock;
-mod completion;
 mod connecting;
+mod connections;
 mod core;
-mod dialing;
-mod exchange;
 #[cfg(feature = "metrics")]
 mod export;
 pub(crate) mod lease;
 mod link;
-mod notice;
 mod poller;
 mod process;
 mod resolve;
@@ -35,7 +32,6 @@ mod state;
 mod tests;
 #[cfg(feature = "tls")]
 mod tls;
-mod transfer;
 
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -45,8 +41,8 @@ use mio::event::Event as Readiness;
 use mio::{Events, Poll, Registry};
 
 pub use self::core::Driver;
-pub use completion::{Completion, Outcome};
 pub(crate) use connecting::Connecting;
+pub use lease::{Completion, Outcome};
 pub(crate) use lease::{Lease, LeasePool};
 pub use mio;
 pub(crate) use poller::Poller;
@@ -375,7 +371,7 @@ impl Driver {
             return None;
         }
         let event = self.engine.poll_event(clock::now())?;
-        Some(self.complete(event))
+        Some(self.pool.complete(&mut self.engine, event))
     }
 
     // ---- the loop ----
@@ -419,7 +415,9 @@ impl Driver {
         self.read();
         self.collect_dropped(now);
         self.engine.handle_timeout(now);
-        self.copy_changes();
+        while let Some(changed) = self.engine.poll_change() {
+            self.pool.copy_change(&self.engine, changed);
+        }
         self.update_connections();
         self.flush();
         #[cfg(feature = "tracing")]
@@ -464,6 +462,21 @@ impl Driver {
     }
 
     // ---- inside ----
+
+    /// Releases the leases that their holders dropped.
+    pub(crate) fn collect_dropped(&mut self, now: Instant) {
+        if !self.pool.has_dropped() {
+            return;
+        }
+        let engine = &mut self.engine;
+        self.pool.take_dropped(|dropped, is_left| {
+            if is_left {
+                engine.leave(dropped, now);
+            } else {
+                engine.release(dropped, now);
+            }
+        });
+    }
 
     /// Also at each pass: while a call waits, a person may set the machine's clock.
     #[cold]

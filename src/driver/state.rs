@@ -1,19 +1,21 @@
-//! A driver's knowledge of its nodes and operations. The driver asks no node for it.
+//! A driver's nodes: their state, notices about them, and their lists; and its operations. The
+//! driver asks no node for it.
 
-#[cfg(feature = "metrics")]
 use std::sync::Arc;
 
 use super::clock;
 use super::core::Driver;
 #[cfg(feature = "metrics")]
 use super::export::AskOldest;
+use super::link::links_of;
 use crate::agreement::Agreement;
 use crate::client_name::ClientId;
+use crate::config::Config;
 #[cfg(feature = "metrics")]
 use crate::count::CallCounts;
-use crate::engine::{Engine, NodeHealth};
-use crate::error::LockError;
-use crate::quorum::NodeMask;
+use crate::engine::{Engine, NodeHealth, Notice};
+use crate::error::{ConfigError, LockError};
+use crate::quorum::{Electorate, NodeMask};
 
 impl Driver {
     /// The state of each node.
@@ -71,6 +73,72 @@ impl Driver {
     #[must_use]
     pub fn identity(&self) -> (ClientId, Agreement) {
         self.engine.identity()
+    }
+
+    /// The next notice about a node for people: why the node does not vote, or that it votes again.
+    /// The driver reports each cause once, however many locks fail by it. It keeps the last notice
+    /// of each node until the caller takes it.
+    ///
+    /// With the feature `tracing` the driver also logs it, at the end of the same pass, under the
+    /// target `redbolt`. It logs one `error` event per cause (`warn` if the cause may pass by
+    /// itself), and one `info` event when the node votes again.
+    pub fn notice(&mut self) -> Option<Notice> {
+        #[cfg(feature = "tracing")]
+        {
+            self.log_notices();
+            let node = self.logged.into_iter().next()?;
+            self.logged.remove(node);
+            self.engine.last_notice(node)
+        }
+        #[cfg(not(feature = "tracing"))]
+        self.engine.poll_notice()
+    }
+
+    #[cfg(feature = "tracing")]
+    pub(super) fn log_notices(&mut self) {
+        while let Some(notice) = self.engine.poll_notice() {
+            let (node, cause) = (notice.name(), notice.cause.text());
+            if notice.is_well() {
+                tracing::info!(target: "redbolt", node, "node votes again");
+            } else if notice.may_pass() {
+                tracing::warn!(target: "redbolt", node, cause, "node refused for now");
+            } else {
+                tracing::error!(target: "redbolt", node, cause, "node refused until you repair it");
+            }
+            self.logged.insert(notice.node);
+        }
+    }
+
+    /// Changes the lists of nodes to those of `lists`, by the rules of
+    /// [`Client::set_nodes`](crate::Client::set_nodes). The driver connects to the new nodes in its
+    /// next passes. A change costs no round trip, but a look at each lease.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::NoCommonList`] unless the present lists and the new ones have one in common.
+    /// [`ConfigError::TooManyNodes`] for more than 32 nodes, those of earlier lists included.
+    /// [`ConfigError::TokenRange`] if the driver has too few tokens for the new nodes.
+    pub fn set_nodes(&mut self, lists: &Config) -> Result<(), ConfigError> {
+        let config = self.engine.config().with_lists_of(lists)?;
+        let needed = config.nodes.len() + 1;
+        if self.tokens.len() < needed {
+            return Err(ConfigError::TokenRange { given: self.tokens.len(), needed });
+        }
+        let links = links_of(&config)?;
+        self.engine.set_nodes(lists, clock::now())?;
+        self.links.extend(links.into_iter().skip(self.links.len()));
+        Ok(())
+    }
+
+    /// The names of all nodes and the lists that decide, if they have changed since the last call.
+    pub(crate) fn take_lists(&mut self) -> Option<(Arc<[Box<str>]>, Electorate)> {
+        self.engine.take_lists()
+    }
+
+    /// Whether lists of nodes are to come that do not decide yet.
+    #[must_use]
+    pub const fn is_exchanging(&self) -> bool {
+        self.engine.is_exchanging()
     }
 
     /// How many operations are under way, or have ended and not been reported yet.

@@ -4,11 +4,8 @@ use super::core::Engine;
 use super::event::Event;
 use super::happenings::Happening;
 use super::locks::batch::BatchKind;
-use super::locks::handover::Heir;
 use super::locks::op::{OpId, OpKind, Verdict};
-use super::locks::slot::{LeaseId, Mark};
-use super::locks::steps::TokenInput;
-use super::wait::Scripts;
+use super::locks::slot::{LeaseId, Mark, TokenInput, TokenState};
 use crate::error::{LockError, UnlockError, Unlocked};
 use crate::node::Now;
 use crate::options::{LockOptions, Share};
@@ -179,7 +176,7 @@ impl Engine {
                 // This comes before the release, which may give the turn to another call of this
                 // client but not to this one.
                 self.fail(index, Verdict::Cancelled);
-                self.release_slot(slot, now);
+                self.release_slot(slot, None, now);
             }
             // The call has won, but its caller does not have the lock: it must not stay held.
             (OpKind::Acquire, Verdict::Won) => {
@@ -187,7 +184,7 @@ impl Engine {
                 self.locks.observe(Happening::AttemptCancelled);
                 self.locks.ops.at_mut(index).outcome = Verdict::Cancelled;
                 self.waiting.over(index);
-                self.release_slot(slot, now);
+                self.release_slot(slot, None, now);
             }
             (OpKind::Extend | OpKind::Adopt, Verdict::Open) => {
                 self.locks.finish(index, Verdict::Cancelled);
@@ -209,7 +206,7 @@ impl Engine {
         let heir = self.heir_of(lease.slot, self.locks.both_clocks(now));
         let now = self.locks.now(now);
         let op = self.locks.open_release(lease.slot, now);
-        self.release_lease(lease.slot, heir, now);
+        self.release_slot(lease.slot, heir, now);
         op.inspect(|&op| self.locks.conclude_release(op))
     }
 
@@ -223,7 +220,7 @@ impl Engine {
         let now = self.locks.now(now);
         self.locks.cancel_extension(lease.slot);
         self.locks.observe(Happening::Unreported);
-        self.release_lease(lease.slot, heir, now);
+        self.release_slot(lease.slot, heir, now);
     }
 
     /// The keys of a lease, which are no set from now on.
@@ -249,15 +246,6 @@ impl Engine {
         }
     }
 
-    /// Releases a lease, and gives the turn to the first of its waiters. If that waiter is the
-    /// heir, the hand-over itself does so.
-    #[inline(always)]
-    pub(super) fn release_lease(&mut self, slot_index: SlotIndex, heir: Option<Heir>, now: Now) {
-        let nodes = self.locks.release_slot(slot_index, heir, now);
-        let scripts = heir.map(|heir| Scripts { nodes, near: heir.near });
-        self.pass_on(slot_index, scripts, now);
-    }
-
     /// The time of an operation is up: nodes without an answer are counted out.
     pub(super) fn judge(&mut self, index: OpIndex, now: Now) {
         self.locks.ops.unlist(index);
@@ -266,8 +254,7 @@ impl Engine {
             return;
         }
         match op.kind {
-            OpKind::Acquire if self.locks.is_between_attempts(index) => {
-                let op = self.locks.ops.at(index);
+            OpKind::Acquire if self.locks.slots.at(op.slot()).state() == TokenState::Between => {
                 if op.plan.deadline <= now.real {
                     self.fail(index, op.failed);
                 } else {
@@ -305,7 +292,8 @@ impl Engine {
     }
 
     /// Takes the result of an acquisition out.
-    pub(super) fn report_acquire(&mut self, index: OpIndex, now: Instant) -> Option<Event> {
+    #[inline(never)]
+    pub(super) fn report_acquire(&mut self, index: OpIndex, now: Instant) -> Event {
         if self.waiting.has_waiter(index) {
             let now = self.locks.now(now);
             self.end_wait(index, now);
@@ -316,15 +304,97 @@ impl Engine {
                 self.waiting.won_at_once(slot.key.as_slice());
             }
         }
-        self.locks.report_acquire(index, now)
+        let op = self.locks.ops.at(index);
+        let (slot_index, outcome, keep) = (op.slot(), op.outcome, op.keep);
+        let is_whole = op.part.is_none();
+        let granted = op.round.granted;
+        let op = self.locks.ops.id(index);
+        if outcome == Verdict::Won {
+            self.locks.observe(Happening::Lease { op: index, slot: slot_index, now });
+            self.locks.close_op(index);
+            let slot = self.locks.slots.at_mut(slot_index);
+            slot.op = None;
+            slot.step(TokenInput::Take);
+            slot.granted = granted;
+            let lease = LeaseId { slot: slot_index, generation: slot.generation };
+            if let Some(keep) = keep {
+                self.locks.begin_keeping(slot_index, keep, self.locks.both_clocks(now));
+                if is_whole {
+                    self.locks.claim(slot_index, self.locks.both_clocks(now));
+                }
+            }
+            return Event::Lock { op, result: Ok(lease) };
+        }
+        let error = self.lock_error(index, now);
+        self.locks.observe(Happening::Refused { op: index, outcome, error: &error, now });
+        self.locks.close_op(index);
+        if let Some(keep) = keep {
+            self.locks.close_keep(keep);
+        }
+        debug_assert_eq!(
+            self.locks.slots.at(slot_index).op,
+            Some(index),
+            "a call that failed has its slot"
+        );
+        self.locks.slots.at_mut(slot_index).op = None;
+        self.locks.slots.free_if_unnamed(slot_index);
+        Event::Lock { op, result: Err(error) }
     }
 
-    /// A node for which operations wait may vote now, or never will.
+    /// Why the call has no lease.
+    fn lock_error(&self, index: OpIndex, now: Instant) -> LockError {
+        let op = self.locks.ops.at(index);
+        let (round, outcome) = (op.round, op.outcome);
+        let granted = if outcome == Verdict::Expired { op.late } else { round.granted };
+        let unknown = round.unknown.union(round.open()).without(granted);
+        let denied = if outcome == Verdict::Taken { op.denials() } else { round.denied };
+        let denied = denied.without(granted);
+        let ballot = self.locks.ballot(index, granted, denied, unknown, now);
+        match outcome {
+            Verdict::Taken => LockError::Taken(ballot),
+            Verdict::Expired => LockError::Expired(ballot),
+            Verdict::Cancelled => LockError::Cancelled,
+            Verdict::NoQuorum
+            | Verdict::Won
+            | Verdict::Open
+            | Verdict::Lost
+            | Verdict::Unlocked(_)
+            | Verdict::Answered => LockError::NoQuorum(ballot),
+        }
+    }
+
+    /// A node for which operations wait may vote now, or never will. An operation goes on waiting
+    /// for other nodes, if its slot still needs that.
     pub(super) fn settle_awaiting(&mut self, id: NodeId, now: Now) {
         for index in std::mem::take(&mut self.locks.awaiting) {
-            if let Some((slot, failed)) = self.locks.settle_awaiting(id, index, now) {
-                self.follow(failed, now);
-                self.locks.await_on(index, slot);
+            let op = self.locks.ops.at(index);
+            if op.outcome != Verdict::Open || matches!(op.kind, OpKind::Query | OpKind::Set) {
+                continue;
+            }
+            let (slot_index, kind) = (op.slot(), op.kind);
+            let slot = self.locks.slots.at(slot_index);
+            // By now another operation may have the place, and the attempt may be decided.
+            let is_waiting = match kind {
+                OpKind::Acquire => slot.state() == TokenState::Asking,
+                OpKind::Extend | OpKind::Adopt | OpKind::Keep => slot.state() == TokenState::Held,
+                OpKind::Release | OpKind::Query | OpKind::Set | OpKind::Free => false,
+            };
+            if !rules::may_still_wait(is_waiting) {
+                continue;
+            }
+            if op.round.awaited.contains(id) && slot.op == Some(index) {
+                self.locks.ops.at_mut(index).round.awaited.remove(id);
+                if kind == OpKind::Acquire {
+                    let failed = self.locks.settle_awaited_set(id, index, slot_index, now);
+                    self.follow(failed, now);
+                } else {
+                    self.locks.settle_awaited_extension(id, index, slot_index, now);
+                }
+            }
+            let op = self.locks.ops.at(index);
+            let is_waiting = !op.round.awaited.is_empty() && op.outcome == Verdict::Open;
+            if is_waiting && op.slot() == slot_index {
+                self.locks.awaiting.push(index);
             }
         }
     }

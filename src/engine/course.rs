@@ -9,24 +9,25 @@
 
 use std::time::Duration;
 
-use super::acting::answer_of;
 use super::core::Engine;
 use super::happenings::Happening;
 use super::locks::core::Failed;
 use super::locks::op::{OpKind, Verdict};
-use super::locks::slot::Mark;
-use super::locks::steps::{TokenInput, TokenState};
+use super::locks::slot::{Mark, TokenInput, TokenState};
 use super::locks::timers::Timer;
-use super::wait::{HolderAnswer, Input, Released, Scripts, View, Waiting};
-use crate::command;
+use super::wait::{
+    Action, Heir, HolderAnswer, Input, Offer, Reach, Text, View, WaitCall, Waiting, around_token,
+};
+use crate::command::{self, append_get, append_introduction, append_publish};
 use crate::error::Cause;
-use crate::node::{Now, Pending, Request};
+use crate::node::{ChannelName, Node, Now, Pending, Request, WaitPart};
 use crate::quorum::{NODES_MAX, NodeId};
-use crate::resp::{Decoder, Limits};
+use crate::resp::{Decoder, Items, Limits, Reply};
 use crate::round::Round;
 use crate::rules;
 use crate::slab::{OpIndex, SlotIndex, WakeIndex};
 use crate::time::Instant;
+use crate::token::unhex;
 
 /// The shortest wait between two attempts.
 const RETRY_WAIT_MIN: Duration = Duration::from_millis(1);
@@ -44,14 +45,14 @@ impl Engine {
     #[cold]
     pub(super) fn attempt_failed(&mut self, index: OpIndex, outcome: Verdict, now: Now) {
         self.locks.ops.unlist(index);
-        let outcome = self.locks.weigh_denials(index, outcome, now);
+        let outcome = self.weigh_denials(index, outcome, now);
         self.locks.ops.at_mut(index).failed = outcome;
         self.locks.observe(Happening::AttemptFailed { op: index, outcome });
         let slot_index = self.locks.ops.at(index).slot();
         if self.waiting.has_queue(slot_index) {
             self.carry_queue(index, slot_index, now);
         }
-        self.release_slot(slot_index, now);
+        self.release_slot(slot_index, None, now);
         self.locks.retire_parts(index, now);
         self.locks.end_with_call(index);
         if self.begin_wait(index, outcome, now) {
@@ -59,6 +60,39 @@ impl Engine {
         }
         if !self.plan_retry(index, now.real) {
             self.fail(index, outcome);
+        }
+    }
+
+    /// How the call fails if this attempt was its last. The end of a call may cut an attempt before the
+    /// nodes could answer. Then the denials of the attempts before count, or their lateness.
+    #[cold]
+    fn weigh_denials(&mut self, index: OpIndex, outcome: Verdict, now: Now) -> Verdict {
+        let op = self.locks.ops.at(index);
+        let began = self.locks.slots.at(op.slot()).began;
+        let is_cut = op.plan.deadline <= now.real
+            && began.until(op.plan.deadline) < self.locks.settings.node_timeout;
+        let op = self.locks.ops.at_mut(index);
+        if outcome == Verdict::Expired {
+            op.late = op.round.granted;
+        }
+        op.note_denials(is_cut);
+        let denied = op.denials();
+        let mut round = op.round;
+        round.failed = round.failed.without(denied);
+        round.unknown = round.unknown.without(denied);
+        round.awaited = round.awaited.without(denied);
+        round.denied = denied;
+        let was_late = op.failed == Verdict::Expired;
+        let electorate =
+            self.locks.settings.electorate_of(self.locks.slots.at(self.locks.ops.at(index).slot()));
+        if outcome != Verdict::NoQuorum || !is_cut {
+            outcome
+        } else if was_late {
+            Verdict::Expired
+        } else if round.is_taken(electorate) {
+            Verdict::Taken
+        } else {
+            outcome
         }
     }
 
@@ -209,33 +243,23 @@ impl Engine {
         self.tell_waiting(now, |waiting, view| waiting.ended(index, won, view));
     }
 
-    /// Releases a slot, and gives the turn to the first of its waiters.
-    pub(super) fn release_slot(&mut self, slot_index: SlotIndex, now: Now) {
-        self.locks.release_slot(slot_index, None, now);
-        self.pass_on(slot_index, None, now);
-    }
-
-    /// After the release of a slot: gives the turn to the first of its waiters.
+    /// Releases a slot, and gives the turn to the first of its waiters. If that waiter is the heir,
+    /// the hand-over itself does so.
     #[inline(always)]
-    pub(super) fn pass_on(&mut self, slot_index: SlotIndex, scripts: Option<Scripts>, now: Now) {
+    pub(super) fn release_slot(&mut self, slot_index: SlotIndex, heir: Option<Heir>, now: Now) {
+        let nodes = self.locks.release_slot(slot_index, heir, now);
         if self.waiting.has_queue(slot_index) {
-            self.pass_lock_on(slot_index, scripts, now);
+            self.pass_lock_on(slot_index, heir.map(|heir| Heir { nodes, ..heir }), now);
         }
         self.locks.slots.free_if_unnamed(slot_index);
     }
 
     /// Behind the release: wakes the first waiter, or watches the hand-over to it.
     #[cold]
-    pub(super) fn pass_lock_on(
-        &mut self,
-        slot_index: SlotIndex,
-        scripts: Option<Scripts>,
-        now: Now,
-    ) {
+    fn pass_lock_on(&mut self, slot_index: SlotIndex, heir: Option<Heir>, now: Now) {
         let key = self.locks.slots.at(slot_index).key.clone();
-        let fence = self.locks.fence_of(slot_index).unwrap_or(0);
-        let release = Released { key, fence, scripts };
-        self.tell_waiting(now, |waiting, view| waiting.released(slot_index, release, view));
+        let lock = (key, self.locks.fence_of(slot_index).unwrap_or(0));
+        self.tell_waiting(now, |waiting, view| waiting.released(slot_index, lock, heir, view));
     }
 
     /// A node answered a question of a waiting call.
@@ -303,4 +327,161 @@ impl Engine {
         }
         self.is_acting = false;
     }
+
+    // ---- the machine's inputs and actions ----
+
+    /// Takes the buffer `frame`, filled with the node's last answer. Put it back afterwards.
+    pub(super) fn take_frame(&mut self, id: NodeId) -> Vec<u8> {
+        let mut frame = std::mem::take(&mut self.frame);
+        frame.clear();
+        frame.extend_from_slice(self.locks.nodes.at(id).frame());
+        frame
+    }
+
+    fn call(&self, index: OpIndex) -> WaitCall {
+        let op = self.locks.ops.at(index);
+        WaitCall {
+            key: self.locks.slots.at(op.slot()).key.clone(),
+            takes_over: self.locks.takes_over(index),
+            deadline: op.plan.deadline,
+            delay: op.plan.delay,
+            jitter: op.plan.jitter,
+        }
+    }
+
+    pub(super) fn reach(&self) -> Reach {
+        let nodes = &self.locks.nodes;
+        Reach {
+            all: nodes.all(),
+            channel: nodes.those(Node::has_channel),
+            scripts: nodes.those(|node| node.has_channel() && node.runs_scripts()),
+            asked: nodes.those(Node::can_be_asked),
+        }
+    }
+
+    pub(super) fn input<R>(
+        &mut self,
+        now: Now,
+        input: impl FnOnce(&mut Waiting, &mut View<'_>) -> R,
+    ) -> R {
+        // A loop that is not late for anything was asleep, and wakes as soon as something comes.
+        let is_prompt = self.locks.timers.next() > now.real;
+        let last_pass = if is_prompt { now.real } else { self.locks.last_pass };
+        let reach = self.reach();
+        let round_trip = self.locks.round_trip();
+        let share = &mut || self.locks.random_share();
+        let view = &mut View { now: now.real, last_pass, reach, round_trip, share };
+        self.waiting.actions.begin_input();
+        input(&mut self.waiting, view)
+    }
+
+    /// Carries out an action. An action that could not be done is a new input, at once. Returns the
+    /// attempt that the call is to make, and the node that it asks first.
+    fn perform(&mut self, action: Action, now: Now) -> Option<(OpIndex, Option<NodeId>)> {
+        match action {
+            Action::Timer { op, at } => self.locks.set_timer(op, Timer::Wait, at),
+            Action::Listen { op, at } => {
+                self.locks.observe(Happening::Waits { op });
+                self.locks.set_timer(op, Timer::Wait, at);
+            }
+            Action::Poll { op, node, phase } => {
+                let slot = self.locks.slots.at(self.locks.ops.at(op).slot());
+                self.locks.scratch.clear();
+                append_get(&mut self.locks.scratch, &slot.key);
+                self.ask(node, Request::Wait { op, part: WaitPart::Holder, phase }, op, now);
+            }
+            Action::Announce { op, node, phase, text } => {
+                self.put_offer(op, &text, now);
+                self.encode_publish(&text);
+                self.ask(node, Request::Wait { op, part: WaitPart::Announced, phase }, op, now);
+            }
+            Action::Introduce { op, node, phase, text } => {
+                self.put_offer(op, &text, now);
+                self.encode_introduction(op, &text);
+                self.ask(node, Request::Wait { op, part: WaitPart::Introduced, phase }, op, now);
+            }
+            Action::Withdraw { op } => self.locks.withdraw_offers(op),
+            Action::Wake { wake, node, text } => self.write_wake(wake, node, &text, now),
+            Action::Tell { node, text } => {
+                self.encode_publish(&text);
+                if self.locks.nodes.at(node).has_channel() {
+                    self.locks.write(node, Request::Tell, now);
+                }
+            }
+            Action::Try { op, gate } => return Some((op, gate)),
+            Action::Woken { op, node } => self.locks.observe(Happening::Woken { op, node }),
+        }
+        None
+    }
+
+    /// Writes the encoded question, whose answer the call awaits.
+    fn ask(&mut self, node: NodeId, request: Request, op: OpIndex, now: Now) {
+        if !self.locks.write(node, request, now) {
+            self.input(now, |waiting, view| waiting.step(op, Input::Unwritten, view));
+        }
+    }
+
+    /// A message that announces a waiting call also carries the call's offer.
+    fn put_offer(&mut self, op: OpIndex, text: &Text, now: Now) {
+        if let Some((token, ttl_ms)) = self.locks.offer(op, now) {
+            self.waiting.actions.put_offer(text, Offer { token, ttl_ms });
+        }
+    }
+
+    fn encode_publish(&mut self, text: &Text) {
+        self.locks.scratch.clear();
+        let channel = ChannelName::of(text.to);
+        append_publish(
+            &mut self.locks.scratch,
+            channel.as_bytes(),
+            self.waiting.actions.bytes(text),
+        );
+    }
+
+    fn encode_introduction(&mut self, op: OpIndex, text: &Text) {
+        let slot = self.locks.slots.at(self.locks.ops.at(op).slot());
+        let message = around_token(self.waiting.actions.bytes(text));
+        let out = &mut self.locks.scratch;
+        out.clear();
+        append_introduction(out, &slot.key, &slot.token, ChannelName::prefix(), message);
+    }
+
+    fn write_wake(&mut self, wake: WakeIndex, id: NodeId, text: &Text, now: Now) {
+        self.encode_publish(text);
+        if !self.locks.nodes.at(id).has_room_in_step(self.locks.scratch.len()) {
+            return self.input(now, |waiting, view| waiting.wake_unwritten(wake, id, view));
+        }
+        let request = Request::Wake(wake);
+        self.locks.nodes.wake(id, request, &self.locks.scratch, now.attended);
+        self.waiting.wake_written(wake, id, now.real);
+        let key = self.waiting.key_of(wake);
+        self.locks.observe(Happening::WakeSent { node: id, key });
+    }
+}
+
+/// The meaning of a node's reply to a question.
+fn answer_of(part: WaitPart, reply: Option<&Reply<'_>>) -> HolderAnswer {
+    match (part, reply) {
+        (WaitPart::Holder, Some(Reply::Null)) => HolderAnswer::Gone,
+        (WaitPart::Holder, Some(Reply::Bulk(token))) => HolderAnswer::Holder(unhex(token)),
+        // A lock of another library, or a node that does not answer the question.
+        (WaitPart::Holder, _) => HolderAnswer::Holder(None),
+        (WaitPart::Introduced, Some(Reply::Null)) => HolderAnswer::Gone,
+        (WaitPart::Introduced, Some(Reply::Array(items))) => introduced(items.clone()),
+        (WaitPart::Introduced, _) => HolderAnswer::Refused,
+        (WaitPart::Announced, reply) => {
+            HolderAnswer::Heard(matches!(reply, Some(Reply::Integer(1..))))
+        }
+    }
+}
+
+/// The meaning of the reply to the script by which a call introduces itself.
+fn introduced(mut items: Items<'_>) -> HolderAnswer {
+    let token = items.next().and_then(|item| item.text()).and_then(unhex);
+    let remaining = match items.next() {
+        Some(Reply::Integer(left @ 0..)) => Some(u32::try_from(left).unwrap_or(u32::MAX)),
+        _ => None,
+    };
+    let is_heard = matches!(items.next(), Some(Reply::Integer(1..)));
+    HolderAnswer::Introduced { holder: token, remaining, is_heard }
 }

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::core::{Engine, Exchange};
-use super::event::Event;
+use super::event::{Event, Notice};
 #[cfg(feature = "metrics")]
 use super::happenings::Happening;
-use super::happenings::notice::Notice;
 use super::locks::core::{Done, Locks};
 use super::locks::op::{OpId, OpKind};
 use super::locks::prefix::Prefix;
@@ -448,12 +447,12 @@ impl Engine {
             let kind = self.locks.ops.at(index).kind;
             match kind {
                 OpKind::Acquire if !self.is_hand_over_late(index, now) => {
-                    return self.report_acquire(index, now);
+                    return Some(self.report_acquire(index, now));
                 }
                 OpKind::Extend | OpKind::Adopt => return Some(self.report_extend(index, now)),
                 OpKind::Release => {
                     self.tell_of_removal(index, now);
-                    return self.locks.report_release(index);
+                    return Some(self.locks.report_release(index));
                 }
                 OpKind::Query => return Some(self.locks.report_query(index)),
                 OpKind::Set => {

@@ -2,7 +2,7 @@
 
 use super::core::Engine;
 use super::happenings::Happening;
-use super::locks::steps::TokenState;
+use super::locks::slot::TokenState;
 use super::nodes::Everyday;
 use crate::command::Answer;
 use crate::error::Cause;
@@ -144,7 +144,7 @@ impl Engine {
                 self.fenced_set_answered(id, slot, answer, now);
             }
             Request::Raise(slot) => {
-                let failed = self.locks.raise_answered(id, slot, answer, now);
+                let failed = self.locks.raise_ended(id, slot, Some(answer), now);
                 self.follow(failed, now);
             }
             Request::Time => {
@@ -217,7 +217,7 @@ impl Engine {
                     continue;
                 }
                 Request::Raise(slot) => {
-                    let failed = self.locks.raise_lost(id, slot);
+                    let failed = self.locks.raise_ended(id, slot, None, now);
                     self.follow(failed, now);
                 }
                 Request::Release { slot, .. } => self.locks.owe(id, slot, now),

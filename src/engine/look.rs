@@ -7,14 +7,12 @@ use std::time::Duration;
 use super::core::Engine;
 use super::happenings::Happening;
 #[cfg(feature = "metrics")]
-use super::happenings::series::Series;
+use super::happenings::counts::Series;
 #[cfg(feature = "metrics")]
 use super::locks::op::OpKind;
 #[cfg(feature = "metrics")]
 use super::locks::slot::Slot;
-use super::locks::slot::{LeaseId, Mark};
-#[cfg(feature = "metrics")]
-use super::locks::steps::TokenState;
+use super::locks::slot::{LeaseId, Mark, TokenState};
 use super::locks::view::NodeHealth;
 use crate::agreement::Agreement;
 use crate::client_name::ClientId;
@@ -170,6 +168,16 @@ impl Engine {
         self.locks.held_name(lease)
     }
 
+    /// The leases for which other clients wait, and their keys.
+    pub(crate) fn waited_for(&self) -> impl Iterator<Item = (LeaseId, &[u8])> {
+        self.waiting.queues().filter_map(|slot_index| {
+            let slot = self.locks.slots.get(slot_index)?;
+            let lease = self.locks.slots.lease_id(slot_index);
+            (slot.state() == TokenState::Held && self.sets.is_alone(lease))
+                .then(|| (lease, self.locks.prefix.plain_key(slot.key.as_slice())))
+        })
+    }
+
     /// Stores a word of the caller with a lease.
     pub(crate) fn set_word(&mut self, lease: LeaseId, word: u32) {
         if self.locks.slots.held(lease).is_some() {
@@ -287,13 +295,13 @@ impl Engine {
     #[cfg(feature = "metrics")]
     #[must_use]
     pub fn counts(&self) -> Vec<(Series, u64)> {
-        self.locks.counts(&self.locks.counts.calls)
+        self.counts_with(self.call_counts())
     }
 
     /// As [`counts`](Self::counts), for a handle that counts its calls itself.
     #[cfg(feature = "metrics")]
     pub(crate) fn counts_with(&self, calls: &CallCounts) -> Vec<(Series, u64)> {
-        self.locks.counts(calls)
+        self.locks.counts.series(calls, &self.locks.nodes)
     }
 
     #[cfg(feature = "metrics")]
@@ -309,7 +317,7 @@ impl Engine {
         let mut oldest = Oldest::default();
         let is_announced =
             |keep: Option<_>| keep.is_some_and(|keep| locks.keeps.at(keep).is_announced);
-        for op in locks.ops.iter().filter(|op| op.kind == OpKind::Acquire) {
+        for (_, op) in locks.ops.iter().filter(|(_, op)| op.kind == OpKind::Acquire) {
             if !is_announced(op.keep) {
                 oldest.note_call(op.called.at);
             }

@@ -31,21 +31,18 @@
 //! - An event says that a lease is held only if it still is at the time given to `poll_event`.
 //! - Each operation ends with one event, whatever the nodes do.
 
-mod acting;
 mod calls;
 mod care;
-mod check;
 mod core;
 mod course;
 mod door;
-mod event;
+pub(crate) mod event;
 mod exchange;
-pub(crate) mod happenings;
+mod happenings;
 mod inbound;
 pub(crate) mod locks;
 mod look;
 mod nodes;
-mod removals;
 mod sets;
 #[cfg(test)]
 mod tests;
@@ -58,10 +55,10 @@ pub use crate::node::Connection;
 #[cfg(any(test, feature = "sim"))]
 pub(crate) use crate::node::Room;
 pub use core::Engine;
+pub(crate) use event::Notice;
 pub use event::{Event, LostCause};
-pub(crate) use happenings::notice::Notice;
 #[cfg(feature = "metrics")]
-pub use happenings::series::Series;
+pub use happenings::counts::Series;
 pub use locks::op::OpId;
 pub(crate) use locks::prefix::Prefix;
 pub use locks::slot::LeaseId;

@@ -1,16 +1,26 @@
 //! Locks that change hands: a holder's release gives the lock to the first of its waiters, and a
-//! waiter counts the messages of the nodes.
+//! waiter counts the messages of the nodes. A caller that takes a lock away by its token tells the
+//! client that drew the token, as a hint. That client extends its lease at once, and so learns of
+//! the loss.
+
+use std::iter;
 
 use super::core::Engine;
 use super::happenings::Happening;
-use super::locks::handover::Heir;
 use super::locks::offers::{Taken, Transfer};
-use super::wait::{Meant, Message, MessageKind, Terms};
-use crate::command::Answer;
-use crate::node::Now;
+use super::locks::op::{Op, OpKind, Verdict};
+use super::locks::slot::TokenState;
+use super::wait::{
+    Heir, Listed, Meant, Message, MessageKind, RawToken, Terms, append_message, waiter_id,
+};
+use crate::client_name::ClientId;
+use crate::command::{Answer, append_publish};
+use crate::error::Unlocked;
+use crate::node::{ChannelName, Node, Now, Request};
 use crate::quorum::NodeId;
 use crate::rules;
-use crate::slab::SlotIndex;
+use crate::slab::{OpIndex, SlotIndex};
+use crate::time::Instant;
 use crate::token::TokenBytes;
 
 impl Engine {
@@ -25,30 +35,26 @@ impl Engine {
     #[cold]
     fn choose_heir(&mut self, slot_index: SlotIndex, now: Now) -> Option<Heir> {
         let settings = &self.locks.settings;
+        let slot = self.locks.slots.at(slot_index);
         let terms = Terms {
-            able: self.locks.able_to_transfer(slot_index),
+            granted: slot.granted,
+            nodes: self.locks.nodes.those(Node::runs_transfers),
             in_row: settings.transfers_in_row,
             ttl_max_ms: settings.max_ttl_ms,
         };
-        let slot = self.locks.slots.at(slot_index);
         // A token that the caller chose may be in use elsewhere, so no message can name a lock by
         // it.
         let TokenBytes::Drawn(token) = slot.token else { return None };
         let key = slot.key.clone();
         let mut text = std::mem::take(&mut self.locks.heir_text);
-        let next = self.input(now, |waiting, view| {
+        let heir = self.input(now, |waiting, view| {
             waiting.next_holder(slot_index, (&key, &token), terms, &mut text, view)
         });
         self.locks.heir_text = text;
-        let next = next?;
-        self.locks.observe(Happening::HandedOver { slot: slot_index });
-        Some(Heir {
-            token: next.offer.token,
-            ttl_ms: next.offer.ttl_ms,
-            nodes: self.locks.running_transfers(),
-            near: next.near,
-            mark_at: next.mark_at,
-        })
+        if heir.is_some() {
+            self.locks.observe(Happening::HandedOver { slot: slot_index });
+        }
+        heir
     }
 
     /// A node answered the script that hands a lock over.
@@ -96,7 +102,7 @@ impl Engine {
                 }
                 let slot = self.slot_meant(message);
                 let attempt = if slot.is_none() && message.kind == MessageKind::Announce {
-                    self.locks.attempt_for(message.key)
+                    self.attempt_for(message.key)
                 } else {
                     None
                 };
@@ -109,6 +115,38 @@ impl Engine {
                 self.tell_waiting(now, |waiting, view| waiting.message(id, message, meant, view));
             }
         }
+    }
+
+    /// The slot of an attempt for the key that is under way, or has won and is not reported yet.
+    /// Costs a look at every operation.
+    fn attempt_for(&self, key: &[u8]) -> Option<SlotIndex> {
+        let ops = self.locks.ops.iter().map(|(_, op)| op);
+        let mut slots = ops.filter(|op| op.kind == OpKind::Acquire).map(Op::slot);
+        slots.find(|&index| {
+            let slots = &self.locks.slots;
+            slots
+                .get(index)
+                .is_some_and(|slot| slot.state().is_lock() && slot.key.as_slice() == key)
+        })
+    }
+
+    /// The slot whose lock a message is about, by the token that the message names, or by its key.
+    fn slot_meant(&self, message: &Message<'_>) -> Option<SlotIndex> {
+        let is_meant = |slot_index: &SlotIndex| {
+            let slot = self.locks.slots.get(*slot_index);
+            slot.is_some_and(|it| it.state().is_lock() && it.key.as_slice() == message.key)
+        };
+        // The slot of an ended lease may hold the next lease for the key.
+        let named = self.locks.slot_of_token(&message.token).filter(is_meant);
+        named.or_else(|| self.waiting.queues_for(message.key).find(is_meant))
+    }
+
+    /// Whether a message names a lock that this client has held and released.
+    fn was_released(&self, message: &Message<'_>) -> bool {
+        self.locks.slot_with(&message.token, message.key).is_some_and(|slot_index| {
+            let state = self.locks.slots.at(slot_index).state();
+            state.is_deleted() || state == TokenState::Free
+        })
     }
 
     /// A node has written a token of this client to a key, for the holder of that key.
@@ -157,5 +195,50 @@ impl Engine {
             Some(op) => waiting.transferred((op, id), message, None, view),
             None => waiting.list_follows(slot, id, message, view),
         });
+    }
+
+    // ---- locks that a caller takes away by their token ----
+
+    /// A release is about to be reported. If another client drew the token, one node tells that
+    /// client, behind the deletes: by then they have run.
+    #[inline]
+    pub(super) fn tell_of_removal(&mut self, index: OpIndex, now: Instant) {
+        let op = self.locks.ops.at(index);
+        let slot = self.locks.slots.at(op.slot());
+        let is_removal = op.outcome == Verdict::Unlocked(Ok(Unlocked::Released))
+            && slot.op == Some(index)
+            && self.locks.settings.direct_wake;
+        if let TokenBytes::Drawn(token) = slot.token
+            && ClientId::of(&token) != self.locks.client_id
+            && is_removal
+        {
+            self.tell_drawer(token, op.slot(), now);
+        }
+    }
+
+    #[cold]
+    fn tell_drawer(&mut self, token: RawToken, slot_index: SlotIndex, now: Instant) {
+        let (slot, drawn_by) = (self.locks.slots.at(slot_index), ClientId::of(&token));
+        let reach = self.reach();
+        let node = reach.first_of(reach.asked, slot.key.as_slice());
+        let Some(node) = node else { return };
+        let sender = Listed::named(waiter_id(self.locks.client_id, 0));
+        let mut text = Vec::new();
+        let key = slot.key.as_slice();
+        append_message(&mut text, (MessageKind::Removal, 0), sender, &token, iter::empty(), key);
+        self.locks.scratch.clear();
+        append_publish(&mut self.locks.scratch, ChannelName::of(drawn_by).as_bytes(), &text);
+        self.locks.write(node, Request::Tell, self.locks.both_clocks(now));
+    }
+
+    /// A client says that it has deleted the keys of a lease. This client does not believe it. But it
+    /// extends a lease that it keeps alive before its time, and gives the lease to no further caller.
+    pub(super) fn hear_of_removal(&mut self, message: &Message<'_>, now: Now) {
+        let slot_index = self.locks.slot_with(&message.token, message.key);
+        let is_held = |index: &SlotIndex| self.locks.slots.at(*index).state() == TokenState::Held;
+        if let Some(slot_index) = slot_index.filter(is_held) {
+            self.locks.share(slot_index);
+            self.locks.extend_soon(slot_index, now);
+        }
     }
 }

@@ -194,11 +194,6 @@ impl Channel {
         !is_denied
     }
 
-    /// When the client repeats a request that the node has refused.
-    pub(super) const fn again_at(&self) -> Option<Instant> {
-        self.again_at
-    }
-
     /// The connection has ended.
     pub(super) const fn close(&mut self) {
         self.subscription = Subscription::None;

@@ -19,6 +19,7 @@ use crate::count::NodeCounts;
 use crate::error::Cause;
 use crate::resp::{Decoder, Limits};
 use crate::rules;
+use crate::slab::SlotIndex;
 use crate::time::{Instant, WallClock};
 
 /// The process that answers at a node's address, compared with the last one there.
@@ -182,7 +183,7 @@ impl Node {
         !self.is_plain()
             || self.debts.len() > 0
             || self.is_stalled()
-            || self.channel.again_at().is_some()
+            || self.channel.again_at.is_some()
             || self.look_at.is_some()
     }
 
@@ -329,7 +330,7 @@ impl Node {
         matches!(self.state, State::Admitted { .. })
             && !self.is_changed
             && self.debts.len() == 0
-            && self.channel.again_at().is_none()
+            && self.channel.again_at.is_none()
             && self.look_at.is_none()
             && self.pending.front().is_none_or(|front| {
                 self.is_stalled() || front.written_at + self.timeouts.stalled_after > now.attended
@@ -339,5 +340,55 @@ impl Node {
     /// How long until the node may be admitted, if only a quarantine prevents it.
     pub(crate) fn quarantine(&self, now: Instant) -> Option<Duration> {
         if let State::Quarantined { until } = self.state { Some(now.until(until)) } else { None }
+    }
+
+    /// The client connects to the node no more. The connection has ended. Returns the slots of the
+    /// releases that the client owes the node.
+    pub(crate) fn give_up(&mut self) -> Vec<SlotIndex> {
+        self.enter(State::Disconnected { retry_at: Instant::MAX });
+        self.is_settled = true;
+        std::iter::from_fn(|| self.debts.pop_any()).map(|debt| debt.slot).collect()
+    }
+
+    /// Whether the client connects to the node no more.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.state == (State::Disconnected { retry_at: Instant::MAX })
+    }
+
+    /// The client needs the node again.
+    pub(crate) fn take_back(&mut self, now: Instant) {
+        if self.is_given_up() {
+            self.is_settled = false;
+            self.enter(State::Disconnected { retry_at: now });
+        }
+    }
+
+    // ---- the wall clock of the node; only fences depend on it ----
+
+    /// The node's last reading of its clock, on this connection.
+    pub(crate) const fn clock(&self) -> Option<WallClock> {
+        self.clock
+    }
+
+    /// The number of the answer that the client has just read.
+    pub(crate) const fn number(&self) -> u64 {
+        self.reading.number
+    }
+
+    /// The client has asked for the node's time.
+    pub(crate) fn asked_time(&mut self, now: Instant) {
+        self.reading.times.push_back(now);
+    }
+
+    /// When the client asked the question that the node has just answered.
+    pub(crate) fn time_asked_at(&mut self) -> Instant {
+        self.reading.times.pop_front().unwrap_or_default()
+    }
+
+    /// The node told its time. Its answer may lie unread, so the error counts the time in which the
+    /// client stood still, too.
+    pub(crate) const fn told_time(&mut self, micros: u64, asked_at: Instant, now: Instant) {
+        let error = now.nanos_since(asked_at) / 1_000;
+        self.clock = Some(WallClock { read_at: now, micros, error });
     }
 }

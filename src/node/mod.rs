@@ -20,23 +20,20 @@
 mod admission;
 mod backoff;
 mod channel;
-mod clock;
 mod core;
 mod debt;
 #[cfg(test)]
 pub(crate) mod failing_over;
 mod greeting;
-mod leaving;
-mod outbound;
 mod pending;
 mod reading;
-mod receiving;
 mod standing;
 mod state;
 mod subscribing;
 #[cfg(test)]
 pub(crate) mod tests;
 mod trouble;
+mod wire;
 
 use std::time::Duration;
 
@@ -175,7 +172,7 @@ impl Node {
         {
             next = next.min(due);
         }
-        match self.channel.again_at() {
+        match self.channel.again_at {
             Some(at) if self.is_greeted() => next.min(at),
             Some(_) | None => next,
         }

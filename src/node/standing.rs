@@ -12,6 +12,7 @@ use super::state::{Now, State};
 use crate::command::{Dialect, ReleaseStep};
 use crate::error::Cause;
 use crate::guards::{FailoverGuard, RestartGuard};
+use crate::resp::encode::append_command;
 use crate::rules;
 use crate::time::Instant;
 
@@ -35,6 +36,15 @@ impl Node {
         self.greeted_at = now.attended;
         self.reading.seen_at = now.real;
         self.enter(State::Greeting { since: now.attended });
+    }
+
+    /// From now on the client has this name, on the open connection too.
+    pub(crate) fn rename(&mut self, name: &str, attended: Instant) {
+        self.login.client_name = Some(name.to_owned());
+        if self.is_connected() {
+            append_command(&mut self.output, &[b"CLIENT", b"SETNAME", name.as_bytes()]);
+            self.append(Request::Tell, &[], attended);
+        }
     }
 
     /// All answers of the greeting have come: decides on the node's standing. Returns false if the

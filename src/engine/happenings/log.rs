@@ -10,7 +10,7 @@ use super::Happening;
 use crate::engine::event::LostCause;
 use crate::engine::locks::core::Locks;
 use crate::engine::locks::op::{OpKind, Verdict};
-use crate::engine::locks::steps::TokenState;
+use crate::engine::locks::slot::TokenState;
 use crate::error::{Cause, Unlocked, Vote};
 use crate::node::{NodeState, Now};
 use crate::quorum::NodeId;

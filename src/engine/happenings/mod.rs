@@ -1,14 +1,11 @@
 //! Everything that observers hear: a [`Happening`], the log lines, counts and sights that come of
-//! it, and the notices about nodes. Nothing in this folder decides anything.
+//! it. Nothing in this folder decides anything.
 
 #[cfg(feature = "metrics")]
 pub(super) mod counts;
 #[cfg(feature = "tracing")]
 mod log;
-pub(crate) mod notice;
 mod observe;
-#[cfg(feature = "metrics")]
-pub(super) mod series;
 #[cfg(feature = "tracing")]
 pub(super) mod spans;
 

@@ -1,34 +1,25 @@
-//! One attempt at a lock: a round of SETs with its own token, from the first byte to the lease.
+//! One attempt at a lock: a round of SETs with its own token, from the first byte to the decision.
+//!
+//! # Invariants
+//!
+//! - A node that may not vote gets no request: its vote fails at once.
+//! - An accept of a fence counts only where a grant of the node would: it was read from an admitted
+//!   node.
 
 use super::core::{Failed, Locks};
-use super::op::{Op, OpKind, Verdict};
-use super::slot::{LeaseId, Mark};
-use super::steps::{TokenInput, TokenState};
+use super::op::{OpKind, Verdict};
+use super::slot::{Mark, TokenInput, TokenState};
 use crate::command::Answer;
-use crate::engine::event::Event;
 use crate::engine::happenings::Happening;
-use crate::error::{Cause, LockError, Vote};
+use crate::error::{Cause, Vote};
 use crate::node::{Now, Request};
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
-use crate::round::Round;
+use crate::round::{Decision, Round};
 use crate::rules;
 use crate::slab::{OpIndex, SlotIndex};
 use crate::time::Instant;
-use crate::token::TokenBytes;
 
 impl Locks {
-    /// The slot of an attempt for the key that is under way, or has won and is not reported yet.
-    /// Costs a look at every operation.
-    pub(in crate::engine) fn attempt_for(&self, key: &[u8]) -> Option<SlotIndex> {
-        let acquisitions = self.ops.iter().filter(|op| op.kind == OpKind::Acquire);
-        let mut slots = acquisitions.map(Op::slot);
-        slots.find(|&index| {
-            self.slots
-                .get(index)
-                .is_some_and(|slot| slot.state().is_lock() && slot.key.as_slice() == key)
-        })
-    }
-
     /// An attempt begins. Nothing is written yet.
     #[inline(always)]
     pub(in crate::engine) fn prepare_attempt(
@@ -77,11 +68,16 @@ impl Locks {
             self.encode_plain_set(slot_index);
         }
         if let Some(gate) = gate
-            && let Some(gated) = self.gated_by(gate, voters)
+            && voters.contains(gate)
+            && voters != NodeMask::of(gate)
+            && self.settings.electorate.has_quorum(voters)
         {
-            return self.try_gate((gate, gated), index, slot_index, now);
+            return self.try_gate((gate, voters), index, slot_index, now);
         }
-        let written = self.write_sets(index, slot_index, (voters, request), now);
+        let written = self.write_cohort(voters, request, now);
+        self.ops.at_mut(index).round.written = written;
+        let slot = self.slots.at_mut(slot_index);
+        (slot.holds, slot.unanswered) = (written, written);
         for node in voters.without(written) {
             self.send_set(node, slot_index, now);
         }
@@ -112,9 +108,147 @@ impl Locks {
         }
     }
 
-    /// Whether a call for a lock has no attempt under way: it waits for its next one.
-    pub(in crate::engine) fn is_between_attempts(&self, index: OpIndex) -> bool {
-        self.slots.at(self.ops.at(index).slot()).state() == TokenState::Between
+    /// Encodes the SET of an attempt, or the command in its place.
+    fn encode_set(&mut self, slot_index: SlotIndex) {
+        if self.slots.at(slot_index).has(Mark::FENCED) {
+            self.encode_fenced_set(slot_index);
+        } else {
+            self.encode_plain_set(slot_index);
+        }
+    }
+
+    /// Writes the encoded SET to one node.
+    #[inline]
+    fn send_set(&mut self, id: NodeId, slot_index: SlotIndex, now: Now) {
+        let request = self.set_request(slot_index);
+        if self.may_be_asked(id, slot_index) && self.write(id, request, now) {
+            let slot = self.slots.at_mut(slot_index);
+            slot.holds.insert(id);
+            slot.unanswered.insert(id);
+            if let Some(op) = slot.op {
+                self.ops.at_mut(op).round.written.insert(id);
+            }
+        } else {
+            self.fail_vote(id, slot_index);
+        }
+    }
+
+    #[inline]
+    fn set_request(&self, slot_index: SlotIndex) -> Request {
+        if self.slots.at(slot_index).has(Mark::FENCED) {
+            Request::FencedSet(slot_index)
+        } else {
+            Request::Set(slot_index)
+        }
+    }
+
+    #[inline]
+    fn may_be_asked(&self, id: NodeId, slot_index: SlotIndex) -> bool {
+        !self.slots.at(slot_index).has(Mark::FENCED) || self.does_clock_agree(id)
+    }
+
+    /// The attempt does not ask the node: it wrote nothing there.
+    pub(super) fn fail_vote(&mut self, id: NodeId, slot_index: SlotIndex) {
+        let is_off = self.nodes.voters().contains(id) && !self.may_be_asked(id, slot_index);
+        let cause = if is_off { Cause::ClockOff } else { self.nodes.at(id).cause() };
+        let vote = Vote::Failed(cause);
+        if let Some(op) = self.slots.at(slot_index).op {
+            let op = self.ops.at_mut(op);
+            op.round.enter(id, vote);
+            op.blame(id, cause);
+        }
+        self.observe(Happening::Vote { node: id, slot: slot_index, vote });
+    }
+
+    /// Writes the encoded SET to one node, the gate, first. The attempt asks the others once the gate
+    /// has granted: if many clients saw a key end, they do not split the votes. The gate of a lock
+    /// with slots is a key: see `sets/slots.rs`.
+    #[cold]
+    #[must_use]
+    fn try_gate(
+        &mut self,
+        (gate, voters): (NodeId, NodeMask),
+        index: OpIndex,
+        slot_index: SlotIndex,
+        now: Now,
+    ) -> Option<Failed> {
+        self.observe(Happening::Gated);
+        self.slots.at_mut(slot_index).step(TokenInput::Gate);
+        self.send_set(gate, slot_index, now);
+        self.ops.at_mut(index).gated = voters.without(NodeMask::of(gate));
+        for node in self.nodes.all().without(voters) {
+            self.fail_vote(node, slot_index);
+        }
+        self.begin_round(index, now);
+        // The gate may have had no room for the SET.
+        self.gate_answered(slot_index, now)
+    }
+
+    /// Continues an attempt that has asked one node only, by that node's vote.
+    #[must_use]
+    fn gate_answered(&mut self, slot_index: SlotIndex, now: Now) -> Option<Failed> {
+        let slot = self.slots.at_mut(slot_index);
+        let index = slot.op?;
+        let round = self.ops.at(index).round;
+        if !round.granted.is_empty() {
+            slot.step(TokenInput::Open);
+            // The engine may have read nothing for a while before this answer.
+            let now = self.now(now.real);
+            let gated = std::mem::take(&mut self.ops.at_mut(index).gated);
+            self.encode_set(slot_index);
+            for node in gated {
+                // The node may have lost its vote since.
+                if rules::may_be_asked(self.nodes.voters().contains(node)) {
+                    self.send_set(node, slot_index, now);
+                } else {
+                    self.fail_vote(node, slot_index);
+                }
+            }
+            self.begin_round(index, now);
+            self.decide(slot_index)
+        } else if round.open().is_empty() {
+            let is_taken = !round.denied.is_empty();
+            let outcome = if is_taken { Verdict::Taken } else { Verdict::NoQuorum };
+            let gated = std::mem::take(&mut self.ops.at_mut(index).gated);
+            for node in gated {
+                let round = &mut self.ops.at_mut(index).round;
+                round.enter(node, Vote::Failed(Cause::Gated));
+                self.ops.at_mut(index).blame(node, Cause::Gated);
+                self.observe(Happening::NotAsked { node });
+            }
+            Some(Failed { op: index, outcome })
+        } else {
+            None
+        }
+    }
+
+    /// A node for which the attempt waits may vote now, or never will.
+    #[must_use]
+    pub(in crate::engine) fn settle_awaited_set(
+        &mut self,
+        id: NodeId,
+        index: OpIndex,
+        slot_index: SlotIndex,
+        now: Now,
+    ) -> Option<Failed> {
+        if !self.nodes.voters().contains(id) {
+            self.fail_vote(id, slot_index);
+            return self.decide(slot_index);
+        }
+        let t0 = rules::validity_begins(now.real);
+        let deadline = self.deadline_from(t0, self.ops.at(index).plan.ttl_ms);
+        let is_first = self.ops.at(index).round.written.is_empty();
+        if rules::begins_validity(is_first) {
+            // `t0` is the time of the first byte.
+            self.slots.at_mut(slot_index).ends = deadline;
+        }
+        self.encode_set(slot_index);
+        self.send_set(id, slot_index, now);
+        let round = &self.ops.at(index).round;
+        if self.settings.electorate.has_quorum(round.written) {
+            self.judge_at(index, now.real + self.settings.node_timeout);
+        }
+        self.decide(slot_index)
     }
 
     /// The attempt's time is up.
@@ -134,8 +268,8 @@ impl Locks {
         for node in awaited {
             self.fail_vote(node, slot_index);
         }
-        if self.slots.at(slot_index).has(Mark::FENCED) {
-            self.give_up_raise(slot_index);
+        if let Some(fencing) = self.slots.fences.of_mut(slot_index) {
+            fencing.give_up();
         }
         self.go_on_or_decide(slot_index, now)
     }
@@ -192,6 +326,70 @@ impl Locks {
             }
         };
         self.voted(id, slot_index, vote, now)
+    }
+
+    /// A node answered the command of a fenced attempt.
+    #[must_use]
+    pub(in crate::engine) fn fenced_set_answered(
+        &mut self,
+        id: NodeId,
+        slot_index: SlotIndex,
+        answer: Answer,
+        now: Now,
+    ) -> Option<Failed> {
+        let vote = match answer {
+            Answer::One | Answer::Number => self.vote_of_grant(id, now),
+            Answer::Zero => Vote::Denied,
+            Answer::Refused(Cause::Unsupported) => Vote::Failed(Cause::NoScripts),
+            Answer::Refused(Cause::NoPermission) => Vote::Unknown(Cause::NoScripts),
+            Answer::Refused(cause) => Vote::Unknown(cause),
+            Answer::Ok | Answer::Null | Answer::Odd => Vote::Unknown(Cause::OddReply),
+        };
+        if rules::is_accept_trusted(vote == Vote::Granted)
+            && let Some(fencing) = self.slots.fences.of_mut(slot_index)
+        {
+            if answer == Answer::Number {
+                fencing.refuse(self.nodes.at(id).number());
+            } else if answer == Answer::One {
+                fencing.accept(id);
+            }
+        }
+        if answer == Answer::Number {
+            self.see_fence(slot_index, self.nodes.at(id).number(), now);
+        }
+        if vote == Vote::Granted {
+            self.send_raise(id, slot_index, now);
+        }
+        self.voted(id, slot_index, vote, now)
+    }
+
+    /// A node answered the second round, or its connection ended before. An accept does not count if
+    /// it was read after the node said that it is not a master.
+    #[must_use]
+    pub(in crate::engine) fn raise_ended(
+        &mut self,
+        id: NodeId,
+        slot_index: SlotIndex,
+        answer: Option<Answer>,
+        now: Now,
+    ) -> Option<Failed> {
+        if answer == Some(Answer::Number) {
+            self.see_fence(slot_index, self.nodes.at(id).number(), now);
+        }
+        let is_accepted = answer == Some(Answer::One)
+            && rules::is_accept_trusted(self.vote_of_grant(id, now) == Vote::Granted);
+        let slot = self.slots.at(slot_index);
+        if let (TokenState::Asking, Some(op)) = (slot.state(), slot.op) {
+            if let Some(fencing) = self.slots.fences.of_mut(slot_index) {
+                fencing.raised(id, is_accepted);
+            }
+            if answer == Some(Answer::Zero) {
+                // The node no longer holds the key for this client.
+                self.ops.at_mut(op).round.withdraw(id);
+                self.ops.at_mut(op).blame(id, Cause::Gone);
+            }
+        }
+        self.decide(slot_index)
     }
 
     /// The vote of a node that granted. A grant that was read after the node said that it is not a
@@ -292,86 +490,64 @@ impl Locks {
         None
     }
 
-    /// The client's id, the masked slot of the token, and 8 random bytes.
-    pub(in crate::engine) fn draw_token(&mut self) -> TokenBytes {
-        let mut raw = [0; 20];
-        let (words, _) = raw.as_chunks_mut::<4>();
-        let client = self.client_id.bytes();
-        let (id, _) = client.as_chunks::<4>();
-        for (word, part) in words.iter_mut().zip(id) {
-            *word = *part;
-        }
-        let slot = self.slots.next() ^ self.slot_mask;
-        for (word, nth) in words.iter_mut().skip(id.len()).zip(0..) {
-            let bits = if nth == 0 { slot } else { self.random.bits() };
-            *word = bits.to_le_bytes();
-        }
-        TokenBytes::Drawn(raw)
-    }
-
-    /// Takes the result.
-    #[inline(never)]
-    pub(in crate::engine) fn report_acquire(
-        &mut self,
-        index: OpIndex,
-        now: Instant,
-    ) -> Option<Event> {
+    /// Decides the attempt if its votes suffice.
+    #[inline]
+    #[must_use]
+    pub(super) fn decide(&mut self, slot_index: SlotIndex) -> Option<Failed> {
+        let slot = self.slots.at(slot_index);
+        let index = slot.op.filter(|_| slot.state() == TokenState::Asking)?;
         let op = self.ops.at(index);
-        let (slot_index, outcome, keep) = (op.slot(), op.outcome, op.keep);
-        let is_whole = op.part.is_none();
-        let granted = op.round.granted;
-        let op = self.ops.id(index);
-        if outcome == Verdict::Won {
-            self.observe(Happening::Lease { op: index, slot: slot_index, now });
-            self.close_op(index);
-            let slot = self.slots.at_mut(slot_index);
-            slot.op = None;
-            slot.step(TokenInput::Take);
-            slot.granted = granted;
-            let lease = LeaseId { slot: slot_index, generation: slot.generation };
-            if let Some(keep) = keep {
-                self.begin_keeping(slot_index, keep, self.both_clocks(now));
-                if is_whole {
-                    self.claim(slot_index, self.both_clocks(now));
-                }
+        let is_won = match op.round.decide(self.settings.electorate_of(slot)) {
+            Decision::Open => return None,
+            Decision::Lost => return Some(Failed { op: index, outcome: self.loss(index) }),
+            Decision::Won if !slot.has(Mark::FENCED) => true,
+            Decision::Won => {
+                self.decide_fence(index, slot_index, self.both_clocks(self.last_call))?
             }
-            return Some(Event::Lock { op, result: Ok(lease) });
+        };
+        if is_won {
+            self.win(index, slot_index);
+            return None;
         }
-        let error = self.lock_error(index, now);
-        self.observe(Happening::Refused { op: index, outcome, error: &error, now });
-        self.close_op(index);
-        if let Some(keep) = keep {
-            self.close_keep(keep);
-        }
-        debug_assert_eq!(
-            self.slots.at(slot_index).op,
-            Some(index),
-            "a call that failed has its slot"
-        );
-        self.slots.at_mut(slot_index).op = None;
-        self.slots.free_if_unnamed(slot_index);
-        Some(Event::Lock { op, result: Err(error) })
+        Some(Failed { op: index, outcome: Verdict::NoQuorum })
     }
 
-    /// Why the call has no lease.
-    fn lock_error(&self, index: OpIndex, now: Instant) -> LockError {
+    /// Why an attempt has no lease, by its votes.
+    fn loss(&self, index: OpIndex) -> Verdict {
         let op = self.ops.at(index);
-        let (round, outcome) = (op.round, op.outcome);
-        let granted = if outcome == Verdict::Expired { op.late } else { round.granted };
-        let unknown = round.unknown.union(round.open()).without(granted);
-        let denied = if outcome == Verdict::Taken { op.denials() } else { round.denied };
-        let denied = denied.without(granted);
-        let ballot = self.ballot(index, granted, denied, unknown, now);
-        match outcome {
-            Verdict::Taken => LockError::Taken(ballot),
-            Verdict::Expired => LockError::Expired(ballot),
-            Verdict::Cancelled => LockError::Cancelled,
+        let (round, slot) = (&op.round, self.slots.at(op.slot()));
+        let electorate = self.settings.electorate_of(slot);
+        if electorate.has_quorum(round.granted) {
+            Verdict::Expired
+        } else if round.is_taken(electorate) {
+            Verdict::Taken
+        } else {
             Verdict::NoQuorum
-            | Verdict::Won
-            | Verdict::Open
-            | Verdict::Lost
-            | Verdict::Unlocked(_)
-            | Verdict::Answered => LockError::NoQuorum(ballot),
         }
+    }
+
+    /// The call has its lock: its slot is a lease once the caller takes it.
+    #[inline(always)]
+    pub(in crate::engine) fn win(&mut self, index: OpIndex, slot_index: SlotIndex) {
+        self.slots.at_mut(slot_index).step(TokenInput::Win);
+        self.observe(Happening::Won { op: index });
+        self.finish(index, Verdict::Won);
+    }
+
+    /// The call ends without a lock.
+    pub(in crate::engine) fn end_call(&mut self, index: OpIndex, outcome: Verdict) {
+        let slot = self.slots.at_mut(self.ops.at(index).slot());
+        if slot.state() == TokenState::Between {
+            slot.step(TokenInput::Leave);
+        }
+        self.finish(index, outcome);
+    }
+
+    /// The call goes on without this attempt, which has failed and is released.
+    pub(in crate::engine) fn leave_attempt(&mut self, slot_index: SlotIndex) {
+        let slot = self.slots.at_mut(slot_index);
+        slot.step(TokenInput::Leave);
+        slot.op = None;
+        self.slots.free_if_unnamed(slot_index);
     }
 }

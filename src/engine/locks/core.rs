@@ -10,15 +10,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::batch::Batches;
-use super::handover::{Offers, Unsettled};
 use super::op::{OpId, Ops, Verdict};
 use super::prefix::Prefix;
 use super::settings::Settings;
-use super::slot::{LeaseId, Slot, Slots};
-use super::steps::TokenInput;
+use super::slot::{LeaseId, Offers, Slot, Slots, TokenInput, Unsettled};
 use super::timers::{Timer, Timers};
 use crate::client_name::ClientId;
-use crate::command::SetOptions;
+use crate::command::{Answer, Form, SetOptions, append_set};
 use crate::engine::care::Keeps;
 use crate::engine::event::LostCause;
 #[cfg(feature = "metrics")]
@@ -293,8 +291,51 @@ impl Locks {
         written
     }
 
+    /// Encodes the SET of a slot without a fence.
+    #[inline]
+    pub(super) fn encode_plain_set(&mut self, slot_index: SlotIndex) {
+        let slot = self.slots.at(slot_index);
+        self.scratch.clear();
+        let (key, options) = (&slot.key, &mut self.set_options);
+        append_set(&mut self.scratch, key, &slot.token, slot.ttl_ms, options);
+    }
+
+    /// A node answered with an error. Returns the form that the client sends instead.
+    pub(super) fn next_step<F: Form>(
+        &mut self,
+        id: NodeId,
+        form: F,
+        answer: Answer,
+        now: Now,
+    ) -> Option<F> {
+        match answer {
+            Answer::Refused(Cause::OutOfMemory) if form.without_memory().is_some() => {
+                form.without_memory()
+            }
+            Answer::Refused(Cause::Unsupported | Cause::NoPermission) => {
+                // The node refused this form, which spares its memory: next time it gets its usual
+                // form.
+                let usual = self.nodes.form::<F>(id);
+                if usual.is_some_and(|usual| usual < form && usual.without_memory().is_some()) {
+                    return None;
+                }
+                self.nodes.leave(id, form, now.real)
+            }
+            Answer::Refused(cause) => {
+                self.nodes.note_refusal(id, cause, now.real);
+                None
+            }
+            Answer::Ok
+            | Answer::Null
+            | Answer::Zero
+            | Answer::One
+            | Answer::Number
+            | Answer::Odd => None,
+        }
+    }
+
     /// The nodes' votes in the operation's round.
-    pub(super) fn ballot(
+    pub(in crate::engine) fn ballot(
         &self,
         index: OpIndex,
         granted: NodeMask,
@@ -352,6 +393,23 @@ impl Locks {
         waits.sort_unstable();
         let missing = (quorum as usize).saturating_sub(admitted);
         missing.checked_sub(1).and_then(|last| waits.get(last).copied())
+    }
+
+    /// The client's id, the masked slot of the token, and 8 random bytes.
+    pub(in crate::engine) fn draw_token(&mut self) -> TokenBytes {
+        let mut raw = [0; 20];
+        let (words, _) = raw.as_chunks_mut::<4>();
+        let client = self.client_id.bytes();
+        let (id, _) = client.as_chunks::<4>();
+        for (word, part) in words.iter_mut().zip(id) {
+            *word = *part;
+        }
+        let slot = self.slots.next() ^ self.slot_mask;
+        for (word, nth) in words.iter_mut().skip(id.len()).zip(0..) {
+            let bits = if nth == 0 { slot } else { self.random.bits() };
+            *word = bits.to_le_bytes();
+        }
+        TokenBytes::Drawn(raw)
     }
 
     /// The slot that has, or had, this drawn token for the key.

@@ -10,8 +10,7 @@
 
 use super::core::Locks;
 use super::op::OpKind;
-use super::slot::Mark;
-use super::steps::TokenState;
+use super::slot::{Mark, TokenState};
 use crate::engine::happenings::Happening;
 use crate::node::{Now, Process, Request};
 use crate::quorum::{NodeId, NodeMask};

@@ -2,23 +2,13 @@
 //!
 //! Layer: above the nodes and the rounds, beside waiting.
 
-mod accept;
-mod arriving;
 pub(super) mod attempt;
 pub(super) mod batch;
 mod batching;
-mod check;
 pub(super) mod core;
-mod decided;
-mod detach;
 mod extend;
-mod extended;
 mod fences;
-mod gate;
-pub(super) mod handover;
 mod heal;
-mod heir;
-mod ladder;
 mod leases;
 pub(super) mod offers;
 pub(super) mod op;
@@ -28,7 +18,5 @@ mod query;
 mod release;
 pub(super) mod settings;
 pub(super) mod slot;
-pub(super) mod steps;
 pub(super) mod timers;
 pub(crate) mod view;
-mod votes;

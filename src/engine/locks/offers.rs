@@ -19,14 +19,12 @@
 //!   until it notices the loss.
 
 use super::core::Locks;
-use super::handover::Past;
 use super::op::Verdict;
-use super::slot::Mark;
-use super::steps::{TokenInput, TokenState};
+use super::slot::{Mark, Past, TokenInput, TokenState};
 use super::timers::Timer;
 use crate::engine::happenings::Happening;
 use crate::error::{Cause, Vote};
-use crate::node::Now;
+use crate::node::{Node, Now};
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
 use crate::round::Round;
 use crate::rules;
@@ -254,7 +252,7 @@ impl Locks {
         self.offers.open.remove(slot_index);
         self.remember(slot_index, Some(transfer.from), now.real);
         // Where nodes reach this client, a script may have run, or may still run.
-        let heard = self.nodes.with_transfers();
+        let heard = self.nodes.those(Node::takes_transfers);
         let received = self.deadline_from(now.real, self.slots.at(slot_index).ttl_ms);
         let slot = self.slots.at_mut(slot_index);
         slot.op = Some(index);
@@ -313,15 +311,6 @@ impl Locks {
         }
     }
 
-    /// The lease is given away: late messages about its token concern another client.
-    pub(super) fn forget_offer(&mut self, slot_index: SlotIndex) {
-        let past = self.offers.past.iter().position(|past| past.slot == slot_index);
-        if let Some(place) = past {
-            self.offers.past.remove(place);
-            self.slots.unref(slot_index);
-        }
-    }
-
     /// The time is long enough: a holder's script compares with the holder's token, which no node
     /// has for longer than `max_ttl` and drift.
     fn remember(&mut self, slot: SlotIndex, from: Option<[u8; 20]>, now: Instant) {
@@ -351,7 +340,7 @@ impl Locks {
 
     /// The client is about to end: from now on it reads no message about a hand-over.
     pub(in crate::engine) fn leave_transfers(&mut self, now: Now) {
-        let heard = self.nodes.with_transfers();
+        let heard = self.nodes.those(Node::takes_transfers);
         self.nodes.leave_transfers(now);
         for slot_index in self.offers.all() {
             self.end_offer(slot_index, now);
@@ -436,7 +425,7 @@ impl Locks {
         if rules::has_had_turn(past.is_some_and(|past| past.from.replace(from) == Some(from))) {
             return Taken::Ignored;
         }
-        let mut others = self.nodes.with_transfers();
+        let mut others = self.nodes.those(Node::takes_transfers);
         others.remove(id);
         for other in rules::others_told(others) {
             self.delete_transferred(other, slot_index, now);

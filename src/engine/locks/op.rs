@@ -118,7 +118,7 @@ pub(in crate::engine) struct Op {
     /// for a call that queued without an attempt.
     pub(in crate::engine) failed: Verdict,
     /// The nodes that granted the last attempt that came too late.
-    pub(super) late: NodeMask,
+    pub(in crate::engine) late: NodeMask,
     /// The nodes that denied this call when it last heard of them, and the generation of the call.
     denials: (NodeMask, u32),
     /// The nodes that the attempt under way asks once the gate has granted.
@@ -239,14 +239,9 @@ impl Ops {
         ids.map(|(index, op)| OpId { op: index, generation: op.generation }).collect()
     }
 
-    /// Every place, in use or free.
-    pub(in crate::engine) fn indexed(&self) -> impl Iterator<Item = (OpIndex, &Op)> {
-        self.ops.iter()
-    }
-
     /// Every operation, and free places.
-    pub(in crate::engine) fn iter(&self) -> impl Iterator<Item = &Op> {
-        self.ops.iter().map(|(_, op)| op)
+    pub(in crate::engine) fn iter(&self) -> impl Iterator<Item = (OpIndex, &Op)> {
+        self.ops.iter()
     }
 
     /// The place of an operation that is still under way.
@@ -367,7 +362,7 @@ impl Op {
 
     /// The nodes that denied an attempt of this call, and have said nothing else since.
     #[cold]
-    pub(super) fn denials(&self) -> NodeMask {
+    pub(in crate::engine) fn denials(&self) -> NodeMask {
         let (denials, generation) = self.denials;
         if generation == self.generation { denials } else { NodeMask::EMPTY }
     }
@@ -375,7 +370,7 @@ impl Op {
     /// Notes the denials of a failed attempt. A node that the attempt did not ask keeps its earlier
     /// denial. So does a node that had no time to answer, if the end of the call cut the attempt.
     #[cold]
-    pub(super) fn note_denials(&mut self, is_cut: bool) {
+    pub(in crate::engine) fn note_denials(&mut self, is_cut: bool) {
         let round = &self.round;
         let mut told = round.granted;
         for node in round.failed.union(round.unknown) {

@@ -7,9 +7,8 @@
 //! - The client asks only nodes whose clock agrees with its own: one clock years ahead would raise
 //!   the counter for all clients.
 
-use super::core::{Failed, Locks};
+use super::core::Locks;
 use super::fences::{FenceProgress, Fencing};
-use super::op::Verdict;
 use super::slot::{LeaseId, Mark, Slots};
 use crate::command::{append_fenced_set, append_raise, append_time};
 use crate::engine::happenings::Happening;
@@ -17,7 +16,7 @@ use crate::error::{Cause, LockError};
 use crate::node::{Now, Request};
 use crate::quorum::{NodeId, NodeMask};
 use crate::rules;
-use crate::slab::SlotIndex;
+use crate::slab::{OpIndex, SlotIndex};
 use crate::time::{Instant, WallClock};
 
 use std::time::Duration;
@@ -88,12 +87,16 @@ impl Locks {
         append_fenced_set(&mut self.scratch, &slot.key, &slot.token, slot.ttl_ms, number, lasts);
     }
 
-    /// A quorum granted. The attempt is won if a quorum accepted one number; otherwise a second
-    /// round follows.
+    /// A quorum granted. Returns whether the attempt is won, because a quorum accepted one number;
+    /// `None` while that is open. A second round may follow.
     #[cold]
     #[must_use]
-    pub(super) fn decide_fence(&mut self, slot_index: SlotIndex, now: Now) -> Option<Failed> {
-        let index = self.slots.at(slot_index).op?;
+    pub(super) fn decide_fence(
+        &mut self,
+        index: OpIndex,
+        slot_index: SlotIndex,
+        now: Now,
+    ) -> Option<bool> {
         let round = self.ops.at(index).round;
         let unheard = round.open().union(round.awaited);
         let lists = self.settings.electorate_of(self.slots.at(slot_index));
@@ -105,8 +108,7 @@ impl Locks {
                 if let Some(fence) = fencing.fence().filter(|_| rules::is_own_fence_seen(true)) {
                     self.see_fence(slot_index, fence, now);
                 }
-                self.win(index, slot_index);
-                None
+                Some(true)
             }
             FenceProgress::Open => None,
             FenceProgress::Raise(number) => {
@@ -119,7 +121,7 @@ impl Locks {
                 // The call may end within the second round.
                 self.end_with_call(index);
                 // The nodes may have had no room for the commands.
-                self.decide_fence(slot_index, now)
+                self.decide_fence(index, slot_index, now)
             }
             FenceProgress::Lost => {
                 // A grant without a fence does not count: the ballot names its nodes.
@@ -127,7 +129,7 @@ impl Locks {
                     self.ops.at_mut(index).round.withdraw(id);
                     self.ops.at_mut(index).blame(id, Cause::FenceRefused);
                 }
-                Some(Failed { op: index, outcome: Verdict::NoQuorum })
+                Some(false)
             }
         }
     }
@@ -156,14 +158,6 @@ impl Locks {
         let wall = self.wall_clock(now.real);
         let Slots { slots, fences } = &mut self.slots;
         fences.see(slots.at(slot_index).key.as_slice(), number, wall, now.real);
-    }
-
-    /// The time of a round is up: a node without an answer in the second round has not accepted.
-    #[cold]
-    pub(super) fn give_up_raise(&mut self, slot_index: SlotIndex) {
-        if let Some(fencing) = self.slots.fences.of_mut(slot_index) {
-            fencing.give_up();
-        }
     }
 
     /// Another client says which fence its lease had. A message may be forged, so it moves this

@@ -1,5 +1,6 @@
 //! Releases and debts: the client deletes every key that it may have written and does not hold. The
-//! compare-and-delete goes behind the SET.
+//! compare-and-delete goes behind the SET. A release may hand its lock over: one script per node
+//! writes the token of a waiter in the place of the holder's, and tells that waiter.
 //!
 //! # Invariants
 //!
@@ -7,17 +8,21 @@
 //!   over a later one: twice if the SET was not answered (see [`crate::node::Debt`]).
 //! - The client stops deleting a key only when the node has answered, or when the key's TTL has
 //!   certainly ended. A full list of debts drops one.
+//! - The holder counts its lease as ended from the moment at which the scripts are written,
+//!   whatever the nodes answer.
+//! - A node that answers a script with an error gets the plain release at once, and no script for a
+//!   while. After a lost script the client owes the delete of the holder's own token, never the
+//!   waiter's.
 
 use super::core::Locks;
-use super::handover::Heir;
 use super::op::{OpId, OpKind, Verdict};
-use super::slot::Mark;
-use super::steps::{TokenInput, TokenState};
-use crate::command::{Answer, ReleaseStep, append_release};
+use super::slot::{Mark, TokenInput, TokenState};
+use crate::command::{Answer, ReleaseStep, append_release, append_transfer};
 use crate::engine::event::{Event, LostCause};
 use crate::engine::happenings::Happening;
+use crate::engine::wait::{Heir, MARK_AT};
 use crate::error::{Cause, UnlockError, Unlocked};
-use crate::node::{Debt, DebtDue, Now, REFUSED_DELAY, Request};
+use crate::node::{Debt, DebtDue, Now, REFUSED_DELAY, Request, TransfersName};
 use crate::quorum::{NodeId, NodeMask};
 use crate::round::{Decision, Tally};
 use crate::rules;
@@ -142,6 +147,36 @@ impl Locks {
             self.delete_claim(&claim, slot_index, now);
         }
         scripts
+    }
+
+    /// Writes the script to those of `holds` that can run it. Returns those nodes.
+    #[cold]
+    fn write_transfers(
+        &mut self,
+        slot_index: SlotIndex,
+        heir: Heir,
+        holds: NodeMask,
+        now: Now,
+    ) -> NodeMask {
+        let channel = TransfersName::of(&heir.offer.token);
+        let to = (&TokenBytes::Drawn(heir.offer.token), heir.offer.ttl_ms);
+        let mut written = NodeMask::EMPTY;
+        for id in holds.intersection(heir.nodes) {
+            let node = self.nodes.at(id);
+            let Some(mark) = node.mark() else { continue };
+            let text = &mut self.heir_text;
+            if let Some(place) = text.get_mut(MARK_AT..).and_then(<[u8]>::first_chunk_mut) {
+                *place = rules::mark_of(mark);
+            }
+            let slot = self.slots.at(slot_index);
+            self.scratch.clear();
+            let by = (channel.as_bytes(), text.as_slice());
+            append_transfer(&mut self.scratch, &slot.key, &slot.token, to, by);
+            if self.write(id, Request::Transfer(slot_index), now) {
+                written.insert(id);
+            }
+        }
+        written
     }
 
     /// Writes the release to one node, or notes it as owed. `encoded` is the step that the scratch
@@ -438,7 +473,7 @@ impl Locks {
     }
 
     #[inline(never)]
-    pub(in crate::engine) fn report_release(&mut self, index: OpIndex) -> Option<Event> {
+    pub(in crate::engine) fn report_release(&mut self, index: OpIndex) -> Event {
         let op = self.ops.at(index);
         let (slot_index, outcome) = (op.slot(), op.outcome);
         let op = self.ops.id(index);
@@ -449,6 +484,6 @@ impl Locks {
         let result =
             if let Verdict::Unlocked(result) = outcome { result } else { Ok(Unlocked::Unknown) };
         self.observe(Happening::Released { op: index, result });
-        Some(Event::Unlock { op, result })
+        Event::Unlock { op, result }
     }
 }

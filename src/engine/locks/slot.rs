@@ -1,4 +1,5 @@
-//! The slots: one token each, of an attempt, an offer or a named lock, until its last answer.
+//! The slots: one token each, of an attempt, an offer or a named lock, until its last answer; and the
+//! table of a token's states and inputs.
 //!
 //! # Invariants
 //!
@@ -6,8 +7,12 @@
 //!   answer always finds the attempt to which it belongs.
 //! - Handles carry a generation, so a handle to a freed slot finds nothing.
 
+use std::collections::VecDeque;
+
+use smallvec::SmallVec;
+
 use super::fences::Fences;
-use super::steps::{TokenInput, TokenState};
+use crate::beside::Beside;
 use crate::key::{self, Key};
 use crate::node::Phase;
 use crate::quorum::NodeMask;
@@ -30,6 +35,104 @@ impl LeaseId {
     pub(crate) fn nth(place: usize) -> Self {
         let slot = SlotIndex::at(place).expect("a small number");
         Self { slot, generation: 0 }
+    }
+}
+
+/// The state of a token for its client. States that the code tests together are neighbours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine) enum TokenState {
+    Free,
+    /// Offered by a waiting call: a holder may hand its lock over to it.
+    Offered,
+    /// An attempt that has asked one node, and asks the others once that node grants.
+    Gated,
+    /// An attempt whose votes are out.
+    Asking,
+    /// A quorum granted, and the caller has not taken its lease.
+    Won,
+    /// A lease.
+    Held,
+    /// A failed attempt, whose keys are deleted or being deleted. Its call tries again, or ends.
+    Between,
+    /// No longer a lock: its keys are deleted or being deleted.
+    Released,
+    /// Another client may have the lock: this client writes no more commands that change its keys.
+    GivenAway,
+}
+
+/// An event in the life of a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine) enum TokenInput {
+    /// An attempt draws the token.
+    Begin,
+    /// A waiting call offers the token.
+    Offer,
+    /// A caller names the token, to adopt or to unlock the lock.
+    Name,
+    /// The attempt asks one node before the others.
+    Gate,
+    /// That node has granted.
+    Open,
+    /// A quorum has granted, or has handed the lock over.
+    Win,
+    /// The caller takes its lease.
+    Take,
+    /// The attempt gives no lease, and its call has no result yet.
+    Fail,
+    /// The call makes its next attempt, or ends.
+    Leave,
+    Release,
+    GiveAway,
+    /// No answer, debt, offer, operation or lease names the token any more.
+    Forget,
+}
+
+impl TokenState {
+    /// The table: for each input, the states in which it may come, and the next state. `None`: this
+    /// cannot happen to the token. Inputs are constants, so each step is a comparison.
+    #[inline(always)]
+    pub(in crate::engine) const fn next(self, input: TokenInput) -> Option<Self> {
+        use TokenInput as I;
+        let (may_come, next) = match input {
+            I::Begin => (matches!(self, Self::Free), Self::Asking),
+            I::Offer => (matches!(self, Self::Free), Self::Offered),
+            I::Name => (matches!(self, Self::Free), Self::Held),
+            I::Gate => (matches!(self, Self::Asking), Self::Gated),
+            I::Open => (matches!(self, Self::Gated), Self::Asking),
+            I::Win => (matches!(self, Self::Asking | Self::Offered), Self::Won),
+            I::Take => (matches!(self, Self::Won), Self::Held),
+            I::Fail => (self.is_attempt() || matches!(self, Self::Won), Self::Between),
+            I::Leave => (matches!(self, Self::Between), Self::Released),
+            I::Release => (self.is_alive(), Self::Released),
+            I::GiveAway => (matches!(self, Self::Held), Self::GivenAway),
+            I::Forget => (matches!(self, Self::Released | Self::GivenAway), Self::Free),
+        };
+        if may_come { Some(next) } else { None }
+    }
+
+    /// Whether the token is an attempt that is not decided.
+    pub(in crate::engine) const fn is_attempt(self) -> bool {
+        matches!(self, Self::Gated | Self::Asking)
+    }
+
+    /// Whether the token is a lock of this client, or may become one by an attempt.
+    pub(in crate::engine) const fn is_lock(self) -> bool {
+        matches!(self, Self::Gated | Self::Asking | Self::Won | Self::Held)
+    }
+
+    /// Whether its keys may be on nodes, and no delete is written or owed yet.
+    pub(in crate::engine) const fn is_alive(self) -> bool {
+        self.is_lock() || matches!(self, Self::Offered)
+    }
+
+    /// Whether the client has the lock, may get it, or is releasing it.
+    pub(in crate::engine) const fn is_in_hand(self) -> bool {
+        !matches!(self, Self::Free | Self::GivenAway)
+    }
+
+    /// Whether its keys are deleted, or being deleted.
+    pub(in crate::engine) const fn is_deleted(self) -> bool {
+        matches!(self, Self::Between | Self::Released)
     }
 }
 
@@ -200,7 +303,7 @@ impl Slot {
         self.state
     }
 
-    /// An input to the token: see the [table](super::steps).
+    /// An input to the token: see the [table](TokenState::next).
     #[inline(always)]
     pub(in crate::engine) fn step(&mut self, input: TokenInput) {
         let next = self.state.next(input);
@@ -257,6 +360,79 @@ impl Slot {
             holds: NodeMask::EMPTY,
             unanswered: NodeMask::EMPTY,
             tainted: NodeMask::EMPTY,
+        }
+    }
+}
+
+/// All offers of an engine. Each counts as a reference to its slot.
+#[derive(Clone, Debug, Default)]
+pub(in crate::engine) struct Offers {
+    /// The offers that have not ended, each with the call that would take a lock over by it.
+    pub(in crate::engine) open: Beside<SlotIndex, OpIndex>,
+    /// The offers that have ended, in this order.
+    pub(super) past: VecDeque<Past>,
+}
+
+/// An offer that has ended.
+#[derive(Clone, Debug)]
+pub(super) struct Past {
+    pub(super) slot: SlotIndex,
+    /// Until when the client remembers it.
+    pub(super) until: Instant,
+    /// The token that the key had before a holder last handed it over to the offer.
+    pub(super) from: Option<[u8; 20]>,
+}
+
+impl Offers {
+    /// The open offers of one call, the oldest first.
+    pub(super) fn of(&self, op: OpIndex) -> SmallVec<[SlotIndex; 4]> {
+        self.open.iter().filter(|(_, of)| **of == op).map(|(slot, _)| slot).collect()
+    }
+
+    /// All offers, even those that have ended.
+    pub(super) fn all(&self) -> SmallVec<[SlotIndex; 8]> {
+        let past = self.past.iter().map(|past| past.slot);
+        self.open.iter().map(|(slot, _)| slot).chain(past).collect()
+    }
+}
+
+/// A lock that the client has left while nodes might still run an extension of it.
+#[derive(Clone, Debug)]
+pub(in crate::engine) struct Unsettled {
+    pub(super) key: Key,
+    pub(super) token: TokenBytes,
+    pub(super) ttl_ms: u32,
+    /// The nodes whose connection ended before they answered.
+    pub(in crate::engine) nodes: NodeMask,
+    /// The slot of which answers may still come.
+    pub(super) lease: LeaseId,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_that_is_over_never_comes_back_before_it_is_forgotten() {
+        let all = [
+            TokenInput::Begin,
+            TokenInput::Offer,
+            TokenInput::Name,
+            TokenInput::Gate,
+            TokenInput::Open,
+            TokenInput::Win,
+            TokenInput::Take,
+            TokenInput::Fail,
+            TokenInput::Leave,
+            TokenInput::Release,
+            TokenInput::GiveAway,
+            TokenInput::Forget,
+        ];
+        for over in [TokenState::Between, TokenState::Released, TokenState::GivenAway] {
+            let next: Vec<_> = all.iter().filter_map(|&input| over.next(input)).collect();
+            let expected =
+                if over == TokenState::Between { TokenState::Released } else { TokenState::Free };
+            assert_eq!(next, [expected], "{over:?}");
         }
     }
 }

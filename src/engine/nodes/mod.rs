@@ -6,7 +6,6 @@
 //!   [refreshed](Nodes::refresh) after anything else happened to it.
 //! - Between two calls of the engine each mask agrees with the nodes themselves.
 
-mod exchange;
 mod writing;
 
 use std::sync::Arc;
@@ -122,6 +121,11 @@ impl Nodes {
     /// The nodes, also those that are not in the lists yet, or not any more.
     pub(super) const fn every(&self) -> NodeMask {
         NodeMask::first(self.nodes.len())
+    }
+
+    /// The nodes of the client's lists of which this is true.
+    pub(super) fn those(&self, is_so: impl Fn(&Node) -> bool) -> NodeMask {
+        self.all().into_iter().filter(|&id| is_so(self.at(id))).collect()
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Node> {
@@ -446,5 +450,45 @@ impl Nodes {
     /// belongs to an attempt that the engine has given up.
     pub(super) fn awaits_connection(&self, id: NodeId) -> bool {
         self.wants_connection(id) && !self.with_wish.contains(id)
+    }
+
+    // ---- nodes that join the lists, and nodes that have left them ----
+
+    /// Takes these nodes behind the others. They are in no list yet.
+    pub(super) fn add(
+        &mut self,
+        nodes: Vec<Node>,
+        names: impl Iterator<Item = Box<str>>,
+        now: Instant,
+    ) {
+        self.names = self.names.iter().cloned().chain(names).collect();
+        self.shown.extend(nodes.iter().map(|_| (NodeState::Disconnected, now)));
+        self.nodes.extend(nodes);
+        self.restless = self.every();
+    }
+
+    /// The nodes that could vote now, in the lists or not.
+    pub(super) fn able(&self) -> NodeMask {
+        self.every().into_iter().filter(|&id| self.at(id).can_vote()).collect()
+    }
+
+    /// From now on these lists decide. The caller refreshes every node.
+    pub(super) fn list(&mut self, electorate: &Electorate) {
+        self.listed = electorate.nodes();
+        self.is_careful = !electorate.takes_any();
+    }
+
+    /// The client calls itself so from now on, at connected nodes, too.
+    pub(super) fn rename(&mut self, name: &str, now: Now) {
+        for id in self.every() {
+            self.at_mut(id).rename(name, now.attended);
+            self.with_output.set(id, self.at(id).has_output());
+        }
+    }
+
+    /// The client needs a node again that it may have given up.
+    pub(super) fn take_back(&mut self, id: NodeId, now: Instant) {
+        self.at_mut(id).take_back(now);
+        self.restless.insert(id);
     }
 }

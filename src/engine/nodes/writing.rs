@@ -34,11 +34,6 @@ impl Nodes {
         }
     }
 
-    /// The nodes from which this client would hear of a script that hands a lock over to it.
-    pub(in crate::engine) fn with_transfers(&self) -> NodeMask {
-        self.all().into_iter().filter(|&id| self.at(id).takes_transfers()).collect()
-    }
-
     /// Writes a request to one node, unless too much waits for it.
     #[inline]
     pub(in crate::engine) fn request(

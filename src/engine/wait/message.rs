@@ -94,7 +94,7 @@ const TOKEN_AT: usize = 2 + LISTED_LEN;
 
 /// The place of the mark in a message. The message is written without it, and goes by several
 /// nodes.
-pub(super) const MARK_AT: usize = TOKEN_AT + size_of::<RawToken>();
+pub(in crate::engine) const MARK_AT: usize = TOKEN_AT + size_of::<RawToken>();
 
 impl<'a> Message<'a> {
     pub(in crate::engine) fn parse(bytes: &'a [u8]) -> Option<Self> {

@@ -19,18 +19,14 @@
 //! - A list of waiters is in one place: with the waiter that was woken with it, the slot that it
 //!   won, a wake or a hand-over under way. The message of a hand-over carries a copy to the heir.
 
-mod core;
-mod handover;
 mod list;
 mod message;
 mod outside;
-mod state;
 mod steps;
 #[cfg(test)]
 mod tests;
 mod turns;
 mod waiter;
-mod wakes;
 
 use crate::beside::Beside;
 use crate::client_name::ClientId;
@@ -44,22 +40,19 @@ use crate::witness::{Sight, saw};
 
 use std::time::Duration;
 
-pub(super) use self::core::Waiting;
-pub(super) use handover::{Released, Scripts, Terms};
 pub(super) use message::{
-    Listed, Message, MessageKind, Offer, RawToken, append as append_message, around_token,
+    Listed, MARK_AT, Message, MessageKind, Offer, RawToken, append as append_message, around_token,
     token_of, waiter_id,
 };
 pub(super) use outside::{Action, HolderAnswer, Input, Meant, Reach, Text, View, WaitCall};
-pub(super) use state::safety_poll;
+pub(super) use turns::{Heir, Terms, Waiting};
+pub(super) use waiter::safety_poll;
 
-use self::core::WaitQueue;
 use list::{Entry, List, Receipt};
 use message::{WaiterId, waiter_of};
 use outside::Actions;
-use state::WaitState;
-use waiter::Waiter;
-use wakes::{Wake, Wakes};
+use turns::{WaitQueue, Wake, Wakes};
+use waiter::{WaitState, Waiter};
 
 /// How often clients forward a message, so that a client that missed some turns finds the holder. A
 /// hop costs one command; an attempt in vain costs at least N.
@@ -270,16 +263,22 @@ impl Waiting {
     // ---- inputs: the lists of locks ----
 
     /// The lock of a slot is released. The client wakes the first of its waiters behind the
-    /// release, unless it handed the lock over to that waiter.
-    pub(super) fn released(&mut self, slot: SlotIndex, release: Released, view: &mut View<'_>) {
+    /// release, unless it handed the lock over to that waiter. `fence` is that of the lease, zero for
+    /// none.
+    pub(super) fn released(
+        &mut self,
+        slot: SlotIndex,
+        (key, fence): (Key, u64),
+        heir: Option<Heir>,
+        view: &mut View<'_>,
+    ) {
         let Some(mut queue) = self.queues.remove(slot) else { return };
-        let Released { key, fence, scripts } = release;
-        if let Some(scripts) = scripts
+        if let Some(heir) = heir
             && let Some(to) = queue.list.take_first()
         {
             let rest = rules::carried_on(queue.list);
             let wake = Wake { key, to, rest, fence, tried: NodeMask::EMPTY, is_turn: true };
-            return self.handed_over(slot, wake, scripts, view);
+            return self.handed_over(slot, wake, heir, view);
         }
         self.wake_first(true, key, queue.list, fence, view);
     }
@@ -291,12 +290,6 @@ impl Waiting {
     }
 
     // ---- inputs: answers and messages of nodes ----
-
-    /// A wake was written: the client forwards late announcements to the call that it wakes.
-    pub(super) fn wake_written(&mut self, index: WakeIndex, node: NodeId, now: Instant) {
-        let until = now + self.node_timeout * 2;
-        self.wakes.note_sent(index, node, until);
-    }
 
     /// There was no room for a wake.
     pub(super) fn wake_unwritten(&mut self, index: WakeIndex, node: NodeId, view: &mut View<'_>) {

@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::Duration;
 
+use smallvec::SmallVec;
+
 use super::list::List;
-use super::message::{self, Listed, MessageKind, Offer, RawToken};
-use super::wakes::Successor;
+use super::message::{self, Listed, MessageKind, Offer, RawToken, WaiterId};
 use crate::client_name::ClientId;
 use crate::key::{Key, hash};
 use crate::node::Phase;
@@ -99,6 +100,33 @@ pub(in crate::engine) enum HolderAnswer {
     Introduced { holder: Option<RawToken>, remaining: Option<u32>, is_heard: bool },
     /// The node does not run the script.
     Refused,
+}
+
+/// A call that was woken a moment ago.
+#[derive(Clone, Debug)]
+pub(in crate::engine) struct Successor {
+    pub(super) id: WaiterId,
+    /// The node that carried the wake: later messages through it come behind the wake.
+    pub(super) node: NodeId,
+    /// The call was given the turn.
+    pub(super) is_turn: bool,
+    /// The lock was handed over to it, rather than released for it.
+    pub(super) is_handed: bool,
+    /// The calls that wait behind it, in the order of their turns.
+    pub(super) behind: SmallVec<[WaiterId; 4]>,
+    pub(super) until: Instant,
+}
+
+impl Successor {
+    /// The call to which later calls are announced: the last in the queue.
+    pub(super) fn last(&self) -> WaiterId {
+        self.behind.last().copied().unwrap_or(self.id)
+    }
+
+    /// Whether the call has its turn, or its place in the list, already.
+    pub(super) fn has(&self, id: WaiterId) -> bool {
+        self.id == id || self.behind.contains(&id)
+    }
 }
 
 /// An input for a call that waits. An answer is always to the call's last question.

@@ -45,11 +45,10 @@
 use super::list::List;
 use super::message::RawToken;
 use super::outside::{Action, HolderAnswer, Input, Reach};
-use super::state::{
+use super::waiter::{
     Early, FIRST_POLL, FIRST_POLL_TRIPS, LOOKS, NEXT_LOOK, POLL_A_TURN, POLL_A_TURN_TRIPS,
-    Question, RENEW_MAX, Scene, WaitState, renew_after,
+    Question, RENEW_MAX, Scene, WaitState, Waiter, renew_after,
 };
-use super::waiter::Waiter;
 use crate::quorum::{NodeId, NodeMask};
 use crate::rules;
 use crate::time::Instant;

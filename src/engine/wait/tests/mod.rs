@@ -6,7 +6,7 @@ mod table;
 mod telling;
 
 use super::message::WaiterId;
-use super::state::WaitState;
+use super::waiter::WaitState;
 use super::*;
 use crate::slab::Index;
 
@@ -38,9 +38,9 @@ fn slot(place: usize) -> SlotIndex {
     SlotIndex::at(place).unwrap()
 }
 
-/// A release of the key, which is handed over by these.
-fn release(scripts: Option<Scripts>) -> Released {
-    Released { key: Key::from_slice(KEY), fence: 0, scripts }
+/// The key of a lock that is released, and that it had no fence.
+fn key() -> (Key, u64) {
+    (Key::from_slice(KEY), 0)
 }
 
 fn own(call: u32) -> WaiterId {
@@ -157,7 +157,7 @@ impl World {
     /// The lock of a slot is released, for which these wait.
     fn release(&mut self, place: usize, ids: &[WaiterId]) {
         self.receive(MessageKind::Announce, 0, token(own(0)), ids, Some(place));
-        self.tell(|waiting, view| waiting.released(slot(place), release(None), view));
+        self.tell(|waiting, view| waiting.released(slot(place), key(), None, view));
     }
 
     /// What a message is about: the lock of this slot, or none of this client's.
@@ -374,7 +374,7 @@ fn a_list_outlives_the_attempt_that_it_was_for_and_goes_with_the_lock() {
     world.answer(0, HolderAnswer::Gone);
     world.tell(|waiting, view| waiting.ended(op(0), Some(slot(6)), view));
     assert!(world.waiting.has_queue(slot(6)) && !world.waiting.has_waiter(op(0)));
-    world.tell(|waiting, view| waiting.released(slot(6), release(None), view));
+    world.tell(|waiting, view| waiting.released(slot(6), key(), None, view));
     assert_eq!(world.published, [(ClientId::of(&OTHER), MessageKind::Wake, 0, vec![own(0)])]);
 }
 
@@ -403,7 +403,7 @@ fn a_call_that_gave_up_is_struck_off_wherever_it_is_listed() {
     let mut world = World::new();
     world.receive(MessageKind::Announce, 0, token(own(0)), &[OTHER, THIRD], Some(0));
     world.receive(MessageKind::GiveUp, 0, token(own(0)), &[OTHER], Some(0));
-    world.tell(|waiting, view| waiting.released(slot(0), release(None), view));
+    world.tell(|waiting, view| waiting.released(slot(0), key(), None, view));
     assert_eq!(world.published, [(ClientId::of(&THIRD), MessageKind::Wake, 0, vec![own(0)])]);
     let mut world = World::new();
     world.deny(0);
@@ -428,7 +428,7 @@ fn calls_of_one_client_have_their_turns_by_number_and_without_a_message() {
     assert_eq!(world.actions, [woken(1), Action::Try { op: op(1), gate: None }]);
     assert_eq!(world.state(0), WaitState::Still);
     world.tell(|waiting, view| waiting.ended(op(1), Some(slot(1)), view));
-    world.tell(|waiting, view| waiting.released(slot(1), release(None), view));
+    world.tell(|waiting, view| waiting.released(slot(1), key(), None, view));
     assert_eq!(world.actions, [woken(0), Action::Try { op: op(0), gate: None }]);
 }
 

@@ -1,7 +1,9 @@
 //! The table of a waiter's states: every input in every state.
 
-use super::super::list::Entry;
-use super::super::state::Question;
+use smallvec::SmallVec;
+
+use super::super::outside::Successor;
+use super::super::waiter::Question;
 use super::*;
 
 const STATES: [&str; 10] = [
@@ -122,20 +124,14 @@ fn input(name: &str, world: &mut World) -> Input {
         "denied" => Input::Denied(world.reach.all),
         "failed" => Input::Failed,
         "retry" => Input::Retry,
-        "behind" => {
-            let to = Entry {
-                id: OTHER,
-                until: Instant::MAX,
-                since: Instant::default(),
-                not_before: Instant::default(),
-                node: node(0),
-                seen: Instant::MAX,
-                offer: None,
-            };
-            let (key, rest) = (Key::from_slice(KEY), List::default());
-            let wake = Wake { key, to, rest, fence: 0, tried: NodeMask::EMPTY, is_turn: true };
-            Input::Behind(wake.successor(node(0), Instant::MAX))
-        }
+        "behind" => Input::Behind(Successor {
+            id: OTHER,
+            node: node(0),
+            is_turn: true,
+            is_handed: false,
+            behind: SmallVec::new(),
+            until: Instant::MAX,
+        }),
         "turn" => Input::Turn(List::default()),
         "follower" => Input::Follower(ClientId::of(&OTHER)),
         "gone" => answer(HolderAnswer::Gone),

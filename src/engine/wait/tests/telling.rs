@@ -20,7 +20,7 @@ fn the_waiter_that_has_waited_longest_has_its_turn_first_however_late_it_was_hea
     announce(&mut world, token(own(0)), THIRD, 3 * MS, Some(0));
     let last = *b"latecome\x01\0\0\0";
     announce(&mut world, token(own(0)), last, 2 * MS, Some(0));
-    world.tell(|waiting, view| waiting.released(slot(0), release(None), view));
+    world.tell(|waiting, view| waiting.released(slot(0), key(), None, view));
     let ids = vec![own(0), last, OTHER];
     assert_eq!(world.published, [(ClientId::of(&THIRD), MessageKind::Wake, 0, ids)]);
 }
@@ -39,7 +39,7 @@ fn the_waiter_that_was_heard_of_first_has_its_turn_first_where_nobody_read_for_a
         90 * MS,
         Some(0),
     );
-    world.tell(|waiting, view| waiting.released(slot(0), release(None), view));
+    world.tell(|waiting, view| waiting.released(slot(0), key(), None, view));
     let ids = vec![own(0), OTHER, THIRD];
     let long = *b"who waits for long..".first_chunk::<8>().unwrap();
     assert_eq!(world.published, [(ClientId::new(long), MessageKind::Wake, 0, ids)]);
@@ -76,8 +76,9 @@ fn a_client_that_is_told_by_its_own_name_has_the_tellers_behind_it_though_it_has
 fn hand_over(world: &mut World, ids: &[WaiterId]) {
     world.receive(MessageKind::Announce, 0, token(own(0)), ids, Some(0));
     let all = world.reach.all;
-    let scripts = Some(Scripts { nodes: all, near: node(0) });
-    world.tell(|waiting, view| waiting.released(slot(0), release(scripts), view));
+    let offer = Offer { token: token(ids[0]), ttl_ms: 1 };
+    let heir = Some(Heir { offer, nodes: all, near: node(0) });
+    world.tell(|waiting, view| waiting.released(slot(0), key(), heir, view));
 }
 
 #[test]
@@ -133,7 +134,7 @@ fn a_client_that_is_told_of_a_lock_that_it_has_let_go_and_tries_again_has_a_wait
         world.attempt = Some(slot(1));
         announce(&mut world, told, OTHER, MS, None);
         assert_eq!(world.done(), Vec::<&str>::new());
-        world.tell(|waiting, view| waiting.released(slot(1), release(None), view));
+        world.tell(|waiting, view| waiting.released(slot(1), key(), None, view));
         assert_eq!(world.published, [(ClientId::of(&OTHER), MessageKind::Wake, 0, vec![own(0)])]);
     }
 }
