@@ -55,7 +55,8 @@
 //! no key either, unless the client sent a longer extension later. So once an extension is longer, the
 //! client no longer asks nodes that may run an older one. A process that surely began after the last
 //! answer of the process before runs none of its extensions. If the address then leads back to an older
-//! process, that process may still run an extension of any lease.
+//! process, that process may still run an extension of any lease, or its SET. The client then deletes
+//! each key there twice, and counts the node in no adoption until another new process is there.
 //!
 //! # The rule of ownership
 //!

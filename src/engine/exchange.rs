@@ -12,8 +12,10 @@ use std::sync::Arc;
 
 use super::core::Engine;
 use super::locks::core::Locks;
+use super::locks::op::Verdict;
 use super::locks::settings::{nodes_of, transfers_in_row};
-use super::locks::slot::Mark;
+use super::locks::slot::{Mark, Slot};
+use super::locks::steps::TokenState;
 use super::locks::timers::Timer;
 use crate::config::Config;
 use crate::error::{Cause, ConfigError};
@@ -110,6 +112,11 @@ impl Engine {
     /// No lease of the lists before the present ones is left.
     #[cold]
     pub(super) fn lists_settled(&mut self, now: Now) {
+        // From then on the quick paths count answers, whatever the lists of a round.
+        if self.locks.is_decided_by_former() {
+            let at = now.real + self.locks.settings.node_timeout;
+            return self.locks.timers.set(Timer::Lists, at);
+        }
         let coming = self.exchange.wanted.map_or(NodeMask::EMPTY, |(lists, _)| lists.nodes());
         let left = self.locks.nodes.every().without(self.locks.nodes.all()).without(coming);
         for id in left {
@@ -158,6 +165,16 @@ impl Locks {
             self.ops.at_mut(op.op).is_former = rules::decided_as_begun(true);
         }
         slots.into_iter().filter(|&index| self.keep_of(index).is_some()).collect()
+    }
+
+    /// Whether a round is under way that the lists before the present ones decide.
+    fn is_decided_by_former(&self) -> bool {
+        let is_so = |slot: &Slot| {
+            let is_open = slot.op.is_some_and(|op| self.ops.at(op).outcome == Verdict::Open);
+            // A call between two attempts begins the next one under the present lists.
+            slot.has(Mark::FORMER) && is_open && slot.state() != TokenState::Between
+        };
+        self.slots.iter().any(|(_, slot)| is_so(slot))
     }
 
     /// Votes count from the present lists alone. No command to the nodes `gone` can run any more.

@@ -71,6 +71,8 @@ pub(in crate::engine) struct Locks {
     /// The nodes where a new process has answered. The client has forgotten its commands to the
     /// process before.
     pub(super) reborn: NodeMask,
+    /// The nodes among them whose address has led back to an older process since.
+    pub(super) led_back: NodeMask,
     /// The slots of locks from elsewhere. A slot that is used again may stand here, too.
     pub(in crate::engine) foreign: Vec<SlotIndex>,
     /// How long the nodes took to deny the last attempt that failed for denials.
@@ -122,6 +124,7 @@ impl Locks {
             offers: Offers::default(),
             unsettled: VecDeque::new(),
             reborn: NodeMask::EMPTY,
+            led_back: NodeMask::EMPTY,
             foreign: Vec::new(),
             last_denial: None,
             heir_text: Vec::new(),

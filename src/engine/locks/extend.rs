@@ -109,6 +109,10 @@ impl Locks {
     /// Another adoption of a lock begins, in this slot.
     fn recall_unsettled(&mut self, slot_index: SlotIndex, ttl_ms: u32) {
         let slot = self.slots.at_mut(slot_index);
+        if !self.led_back.is_empty() {
+            slot.tainted = slot.tainted.union(self.led_back);
+            slot.set(Mark::DOUBTED, true);
+        }
         for left in &self.unsettled {
             if left.key != slot.key || left.token != slot.token {
                 continue;

@@ -92,9 +92,10 @@ impl Locks {
         }
         if is_reborn {
             self.reborn.insert(id);
-        }
-        if is_reborn || may_be_first {
-            self.unsettled.iter_mut().for_each(|left| left.nodes.set(id, may_be_first));
+            self.led_back.remove(id);
+            self.unsettled.iter_mut().for_each(|left| left.nodes.remove(id));
+        } else if may_be_first {
+            self.led_back.insert(id);
         }
         let held = |place: &SlotIndex| self.slots.at(*place).state() == TokenState::Held;
         let leases: Vec<SlotIndex> =
@@ -105,7 +106,10 @@ impl Locks {
                 slot.tainted.remove(id);
                 slot.unanswered.remove(id);
             } else if may_be_first {
+                // The client has forgotten whether that process has answered its SET.
                 slot.tainted.insert(id);
+                slot.unanswered.insert(id);
+                slot.holds.insert(id);
             }
             // The key's time there is over, unless another command has extended it.
             if silence >= Duration::from_millis(slot.ttl_longest_ms.into())

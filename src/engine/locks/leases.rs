@@ -14,6 +14,7 @@
 //!   the lease.
 //! - An adoption that fails may leave an extension on a connection that ends. The client remembers the
 //!   node: it does not count in a longer adoption of the same lock, unless it surely restarted since.
+//! - A node whose address has led back to an older process counts in no adoption until it restarts.
 
 use super::core::{Done, Locks};
 use super::op::{OpKind, Verdict};

@@ -299,6 +299,43 @@ fn lists_of_which_too_few_nodes_are_ready_wait_although_others_are() {
     assert!(client.rig.engine.is_exchanging(), "three other nodes are ready");
 }
 
+/// An operation may outlast the pause behind a change: `node_timeout` is longer, or its client stood still.
+#[test]
+fn what_began_under_the_former_lists_is_decided_by_them_once_the_new_ones_are_settled() {
+    let with_both = || {
+        let mut client = Changing::with(|config| config.node_timeout(Duration::from_secs(60)));
+        client.become_joint();
+        client.run(WAIT);
+        client
+    };
+    let settles_on_new = |client: &mut Changing| {
+        client.set(Config::new(NEW).unwrap());
+        assert!(!client.rig.engine.is_exchanging());
+        client.rig.advance(WAIT);
+    };
+    let mut client = with_both();
+    client.rig.acquire("a");
+    client.rig.answer_all(0..2, "+OK\r\n");
+    settles_on_new(&mut client);
+    client.rig.answer(2, "+OK\r\n");
+    assert!(client.rig.lock_result().is_none());
+    client.rig.answer(3, "+OK\r\n");
+    let result = client.rig.lock_result();
+    assert!(matches!(result, Some(Err(LockError::Expired(_)))), "{result:?}");
+    let mut client = with_both();
+    let lease = client.take("a").unwrap();
+    client.rig.engine.unlock(lease, client.rig.now).unwrap();
+    client.rig.answer_all(0..2, ":1\r\n");
+    settles_on_new(&mut client);
+    client.rig.answer(2, ":1\r\n");
+    assert!(client.rig.engine.poll_event(client.rig.now).is_none());
+    client.rig.answer(3, ":1\r\n");
+    let event = client.rig.engine.poll_event(client.rig.now);
+    assert!(matches!(event, Some(Event::Unlock { result: Ok(Unlocked::Released), .. })));
+    client.rig.advance(Duration::from_secs(60));
+    assert!(!client.rig.engine.is_connected(node(0)), "the nodes that have left are given up then");
+}
+
 #[test]
 fn a_query_has_the_answers_of_the_nodes_that_gave_them() {
     let mut client = Changing::new();

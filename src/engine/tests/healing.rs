@@ -99,6 +99,22 @@ impl Fleet {
         self.connect(index);
     }
 
+    /// The address leads to a process that surely began after the last answer of the process before.
+    fn leads_away(&mut self, index: usize) {
+        self.lose(index);
+        self.rig.advance(3 * SECOND);
+        self.lives[index] += 1;
+        self.connect(index);
+    }
+
+    /// The address leads to a second process, and then back to the first.
+    fn leads_there_and_back(&mut self, index: usize) {
+        let first = self.info(index);
+        self.leads_away(index);
+        self.lose(index);
+        self.rig.greet(index, HELLO, &first);
+    }
+
     /// Time passes, and all nodes that are connected answer.
     fn run(&mut self, duration: Duration) {
         let end = self.rig.now + duration;
@@ -339,6 +355,68 @@ pub(super) fn a_node_whose_address_leads_back_to_the_process_before_is_not_exten
         fleet.rig.engine.extend(lease, TTL, fleet.rig.now).unwrap();
         assert_eq!(fleet.asked(2), Vec::<String>::new(), "{uptime_s} s old");
         assert_eq!(fleet.asked(0), ["SET IFEQ"]);
+    }
+}
+
+/// The SET of the attempt may still run at the first process, when its address leads back to it.
+#[test]
+fn a_node_whose_address_leads_back_to_the_process_before_gets_the_delete_twice() {
+    let mut fleet = Fleet::new(3);
+    fleet.rig.acquire_with("a", LockOptions::new(TTL));
+    fleet.rig.answer_all(0..2, "+OK\r\n");
+    let lease = fleet.rig.locked();
+    fleet.leads_there_and_back(2);
+    fleet.rig.engine.release(lease, fleet.rig.now);
+    assert_eq!(fleet.asked(2), ["DELIFEQ"]);
+    fleet.rig.answer(2, ":0\r\n");
+    fleet.rig.advance(SECOND);
+    assert_eq!(fleet.asked(2), ["DELIFEQ"], "behind the SET");
+}
+
+/// The same, where the second process has answered that it lacks the key.
+#[test]
+fn a_key_that_the_second_process_lacked_is_deleted_at_the_first() {
+    let mut fleet = Fleet::new(3);
+    let lease = fleet.lease(LockOptions::new(TTL));
+    fleet.rig.engine.extend(lease, TTL, fleet.rig.now).unwrap();
+    fleet.rig.answer_all(0..2, "+OK\r\n");
+    fleet.rig.engine.poll_event(fleet.rig.now);
+    fleet.leads_away(2);
+    fleet.rig.engine.extend(lease, TTL, fleet.rig.now).unwrap();
+    assert_eq!(fleet.asked(2), ["SET IFEQ"]);
+    fleet.rig.answer_all(0..2, "+OK\r\n");
+    fleet.rig.answer(2, "_\r\n");
+    let first = Fleet::new(3).info(2);
+    fleet.rig.lose(2);
+    fleet.rig.greet(2, HELLO, &first);
+    fleet.rig.engine.release(lease, fleet.rig.now);
+    assert_eq!(fleet.asked(2), ["DELIFEQ"]);
+}
+
+/// An adoption that failed may have left a shorter extension at the first process.
+#[test]
+fn an_adoption_is_doubted_again_where_an_address_leads_back_however_many_came_between() {
+    for others in [0, 1, 2_000] {
+        let mut fleet = Fleet::new(3);
+        let adopt = |fleet: &mut Fleet, key: &str, ttl| {
+            let options = LockOptions::new(ttl);
+            fleet.rig.engine.adopt(key.as_bytes(), b"token", &options, fleet.rig.now).unwrap();
+        };
+        adopt(&mut fleet, "a", TTL / 2);
+        fleet.rig.answer_all(0..2, "_\r\n");
+        assert!(fleet.rig.engine.poll_event(fleet.rig.now).is_some());
+        fleet.leads_away(2);
+        for nth in 0..others {
+            adopt(&mut fleet, &format!("k{nth}"), TTL / 2);
+            fleet.rig.answer_all(0..2, "_\r\n");
+            assert!(fleet.rig.engine.poll_event(fleet.rig.now).is_some());
+            fleet.rig.answer(2, "_\r\n");
+        }
+        let first = Fleet::new(3).info(2);
+        fleet.rig.lose(2);
+        fleet.rig.greet(2, HELLO, &first);
+        adopt(&mut fleet, "a", TTL);
+        assert_eq!(fleet.asked(2), Vec::<String>::new(), "{others} adoptions came between");
     }
 }
 

@@ -242,6 +242,30 @@ fn a_key_that_a_waiting_call_keeps_is_not_told_as_a_lease() {
     assert_eq!(rig.engine.poll_change(), None);
 }
 
+/// The limits are for the sake of the other clients that want the key. They wait for a call that waits
+/// as they wait for a holder.
+#[test]
+fn a_call_that_waits_keeps_a_key_only_within_the_limits_of_a_lease() {
+    let configs: [fn(Config) -> Config; 2] =
+        [|config| config.max_extensions(2), |config| config.max_hold(TTL * 2)];
+    for (way, config) in configs.into_iter().enumerate() {
+        let (mut rig, mut stores) = (Rig::with(3, config), stores(3));
+        hold_elsewhere(&mut stores, "b");
+        rig.engine.lock_all(&["a", "b"], &every(50 * MS), rig.now).unwrap();
+        run(&mut rig, &mut stores, TTL);
+        assert_eq!(keys_of(&stores), ["a", "b"], "{way}");
+        run(&mut rig, &mut stores, TTL * 2);
+        assert_eq!(keys_of(&stores), ["b"], "{way}: others may have the key");
+        let_go(&mut stores, "b");
+        let [Event::Lock { result: Ok(lease), .. }] = run(&mut rig, &mut stores, TTL / 2)[..]
+        else {
+            panic!("{way}: it gets both in the end");
+        };
+        assert_eq!(keys_of(&stores), ["a", "b"], "{way}");
+        assert!(rig.engine.deadline(lease).is_some());
+    }
+}
+
 /// Time passes until the engine extends a key. Returns whether it did within two TTLs.
 fn run_until_extended(rig: &mut Rig, stores: &mut Stores, key: &str) -> bool {
     let (end, extension) = (rig.now + 2 * TTL, format!("EXTEND {key}"));
