@@ -248,16 +248,20 @@ enum Step {
 
 /// A decimal integer as servers read it: no plus sign, leading zero or space.
 pub(crate) fn number(text: &[u8]) -> Option<i64> {
-    let digits = text.strip_prefix(b"-").unwrap_or(text);
-    let canonical = match digits {
-        [b'0'] => text.len() == 1,
-        [b'1'..=b'9', rest @ ..] => rest.iter().all(u8::is_ascii_digit),
-        _ => false,
+    let (digits, is_negative) = match text {
+        [b'0'] => return Some(0),
+        [b'-', digits @ ..] => (digits, true),
+        digits => (digits, false),
     };
-    if !canonical {
+    if !matches!(digits, [b'1'..=b'9', ..]) {
         return None;
     }
-    std::str::from_utf8(text).ok()?.parse().ok()
+    // Below zero there is one number more.
+    let below = digits.iter().try_fold(0_i64, |below, byte| {
+        let digit = i64::from(byte.wrapping_sub(b'0'));
+        below.checked_mul(10)?.checked_sub(digit).filter(|_| digit <= 9)
+    })?;
+    if is_negative { Some(below) } else { below.checked_neg() }
 }
 
 /// Splits at white space; quoted parts lose their quotes. Escapes are not interpreted: inline

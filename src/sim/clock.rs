@@ -36,9 +36,9 @@ impl Clock {
     }
 
     fn scaled(self, at: Global) -> u64 {
-        let rate = u128::from((MILLION + self.ppm).unsigned_abs());
-        u64::try_from(u128::from(at) * rate / u128::from(MILLION.unsigned_abs()))
-            .unwrap_or(u64::MAX)
+        let (million, rate) = (MILLION.unsigned_abs(), (MILLION + self.ppm).unsigned_abs());
+        // In two parts, because a division of 128 bits takes long.
+        (at / million).saturating_mul(rate).saturating_add(at % million * rate / million)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::clock::{Global, MS};
 use super::counts::{Fault, Path};
-use super::net::{Conn, News};
+use super::net::{Conn, News, append};
 use super::world::{Event, World};
 use crate::error::Cause;
 
@@ -45,7 +45,7 @@ impl World {
         let conn = &mut self.conns[id];
         while let Some(bytes) = conn.down.arrived(self.now) {
             if !conn.is_left {
-                conn.inbox.extend_from_slice(&bytes);
+                append(&mut conn.inbox, bytes);
                 conn.deliveries += 1;
             }
         }

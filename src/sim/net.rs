@@ -56,6 +56,15 @@ impl Pipe {
     }
 }
 
+/// Puts a piece that has arrived behind those before it. Mostly it is the only one.
+pub(super) fn append(to: &mut Vec<u8>, piece: Vec<u8>) {
+    if to.is_empty() {
+        *to = piece;
+    } else {
+        to.extend_from_slice(&piece);
+    }
+}
+
 /// A connection from its SYN until both ends have forgotten it.
 #[derive(Debug)]
 pub(super) struct Conn {

@@ -2,12 +2,15 @@
 
 use super::clock::{Clock, Global, US};
 use super::counts::{Fault, Path};
+use super::net::append;
 use super::random::Random;
 use super::world::{Event, World};
 use redbolt_embedded::model::{Life, Memory, Progress, Server, ServerOptions};
 
 use std::io::BufRead as _;
 use std::time::Duration;
+
+use smallvec::SmallVec;
 
 /// One master and the machine it runs on.
 pub(super) struct SimNode {
@@ -94,7 +97,7 @@ impl World {
         let node = &mut self.nodes[conn.node];
         while let Some(bytes) = conn.up.arrived(self.now) {
             if conn.session.is_some() && node.is_up && conn.life == node.life {
-                conn.backlog.extend_from_slice(&bytes);
+                append(&mut conn.backlog, bytes);
             }
         }
         if !node.is_frozen && node.draining.is_none() {
@@ -116,7 +119,7 @@ impl World {
         let (client, index) = (conn.client, conn.node);
         let rest = conn.backlog.split_off(len);
         let received = std::mem::replace(&mut conn.backlog, rest);
-        let (mut out, mut progress) = (Vec::new(), Progress::Idle);
+        let (mut out, mut progress) = (Vec::with_capacity(OUT_LEN), Progress::Idle);
         let mut before = self.tokens_at(index);
         for command in commands(&received) {
             let claims = self.claims_at(index);
@@ -210,8 +213,8 @@ impl World {
     }
 
     /// Cuts bytes into the pieces that they travel in: mostly one.
-    pub(super) fn cut(&mut self, mut bytes: Vec<u8>) -> Vec<Vec<u8>> {
-        let mut pieces = Vec::with_capacity(1);
+    pub(super) fn cut(&mut self, mut bytes: Vec<u8>) -> SmallVec<[Vec<u8>; 1]> {
+        let mut pieces = SmallVec::new();
         if bytes.len() > 1 && self.random.chance(self.plan.split) {
             self.counts.fault(Fault::SplitWrite);
             for _ in 0..self.random.between(1, 3) {
@@ -291,6 +294,9 @@ impl World {
         }
     }
 }
+
+/// Room for most of the answers that a server gives at a time.
+const OUT_LEN: usize = 128;
 
 /// Cuts bytes where a command begins: the judge looks at each command alone.
 fn commands(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {

@@ -1,6 +1,6 @@
 //! The world of one seed: the virtual clock, the events to come, and all clients and nodes.
 
-use std::cmp::Reverse;
+use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use super::Violation;
@@ -21,7 +21,7 @@ use crate::rules::Kind;
 use redbolt_embedded::model::Condition;
 
 /// An event at a point in time. An event that names something stale does nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     /// A client goes on.
     Client { client: usize, epoch: u64 },
@@ -56,7 +56,7 @@ pub(super) enum Event {
 }
 
 /// The end of a fault of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mend {
     Thaw,
     Start { kept: bool, loading: bool },
@@ -69,6 +69,27 @@ pub(super) enum Mend {
     Permissions,
     Cluster,
     Policy,
+}
+
+/// An event to come. The queue takes the greatest first, so an earlier event is greater.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Due {
+    at: Global,
+    /// Of events at one moment, the one that was queued first happens first.
+    nth: u64,
+    event: Event,
+}
+
+impl Ord for Due {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.at, other.nth).cmp(&(self.at, self.nth))
+    }
+}
+
+impl PartialOrd for Due {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,7 +153,7 @@ pub(super) struct World {
     pub(super) fault_rounds: u64,
     pub(super) healed_at: Global,
     holders: u64,
-    queue: BinaryHeap<Reverse<(Global, u64, Event)>>,
+    queue: BinaryHeap<Due>,
     queued: u64,
     pub(super) trace: Option<fn(&str)>,
 }
@@ -222,7 +243,7 @@ impl World {
     /// Runs to the end, or to the first violation.
     pub(super) fn run(mut self) -> (Counts, Option<Violation>) {
         while self.phase != Phase::Done && self.oracle.violation.is_none() {
-            let Some(Reverse((at, _, event))) = self.queue.pop() else {
+            let Some(Due { at, event, .. }) = self.queue.pop() else {
                 self.oracle.fail(Kind::Overdue, || "nothing is to happen any more".to_owned());
                 break;
             };
@@ -280,7 +301,7 @@ impl World {
     /// `event` happens at `at`.
     pub(super) fn at(&mut self, at: Global, event: Event) {
         self.queued += 1;
-        self.queue.push(Reverse((at.max(self.now), self.queued, event)));
+        self.queue.push(Due { at: at.max(self.now), nth: self.queued, event });
     }
 
     /// `event` happens `after` from now.

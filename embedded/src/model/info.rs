@@ -20,7 +20,7 @@ pub(super) fn info(call: &mut Call<'_>) {
                 is(section) || is("all") || is("default") || is("everything")
             })
     };
-    let mut text = String::new();
+    let mut text = String::with_capacity(TEXT_LEN);
     for (section, write) in SECTIONS {
         if is_wanted(section) {
             if !text.is_empty() {
@@ -32,6 +32,9 @@ pub(super) fn info(call: &mut Call<'_>) {
     }
     call.reply().verbatim(text.as_bytes());
 }
+
+/// Room for all that a client asks for at a time.
+const TEXT_LEN: usize = 1024;
 
 type Section = (&'static str, fn(&mut Server, i64, &mut String));
 
@@ -195,5 +198,7 @@ pub(super) fn time(call: &mut Call<'_>) {
 
 fn hex(bytes: &[u8]) -> String {
     let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-    digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
+    let mut text = String::with_capacity(2 * bytes.len());
+    text.extend(digits.filter_map(|digit| char::from_digit(digit.into(), 16)));
+    text
 }

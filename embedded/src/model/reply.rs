@@ -98,8 +98,15 @@ impl<'out> Reply<'out> {
     }
 
     fn header(&mut self, kind: u8, value: i64) {
-        // Writing into a vector cannot fail.
-        let _ = write!(self.out, "{}{value}\r\n", char::from(kind));
+        self.out.push(kind);
+        match u8::try_from(value) {
+            // Most lengths are short, and `write!` takes long.
+            Ok(digit @ 0..=9) => self.out.push(b'0' + digit),
+            Ok(two @ 10..=99) => self.out.extend_from_slice(&[b'0' + two / 10, b'0' + two % 10]),
+            // Writing into a vector cannot fail.
+            Ok(_) | Err(_) => drop(write!(self.out, "{value}")),
+        }
+        self.end();
     }
 
     fn end(&mut self) {
