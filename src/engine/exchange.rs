@@ -15,7 +15,7 @@ use super::locks::core::Locks;
 use super::locks::op::Verdict;
 use super::locks::settings::{nodes_of, transfers_in_row};
 use super::locks::slot::{Mark, Slot};
-use super::locks::steps::TokenState;
+use super::locks::slot::TokenState;
 use super::locks::timers::Timer;
 use crate::config::Config;
 use crate::error::{Cause, ConfigError};
