@@ -24,7 +24,7 @@ const SET: &[u8] = b":elected";
 pub(crate) fn join(keys: &[Key]) -> Key {
     let prefixes = size_of::<u32>() * keys.len();
     let mut name =
-        Key::with_capacity(keys.iter().map(|key| key.len()).sum::<usize>() + prefixes + SET.len());
+        Vec::with_capacity(keys.iter().map(|key| key.len()).sum::<usize>() + prefixes + SET.len());
     for key in keys {
         // Each key is checked before the nodes are asked: a longer one is no key.
         let len = u32::try_from(key.len()).unwrap_or(u32::MAX);
@@ -32,7 +32,7 @@ pub(crate) fn join(keys: &[Key]) -> Key {
         name.extend_from_slice(key);
     }
     name.extend_from_slice(SET);
-    name
+    Key::from_vec(name)
 }
 
 /// The keys of a set; `None` for the key of a lock.

@@ -203,6 +203,10 @@ impl Table {
 
     /// A call for several keys asks the nodes. A key that lingers here would deny it.
     fn end_linger_of_keys(&mut self, name: &[u8]) {
+        // Each lock that lingers has an entry there.
+        if self.lingering.is_empty() {
+            return;
+        }
         for key in key::split(name).unwrap_or_default() {
             if let Some(queue) = self.queues.of(key) {
                 self.end_linger(queue);

@@ -321,12 +321,15 @@ impl LeasePool {
         let (key, token) = engine.held_name(id)?;
         let deadline = engine.deadline(id)?;
         let (votes, fence) = (engine.votes(id), engine.fence(id));
-        let rest = engine.more_names(id).map(|(key, token, fence)| LockedKey {
+        let more = engine.more_names(id).map(|(key, token, fence)| LockedKey {
             key: Key::from_slice(key),
             token: token.clone(),
             fence: fence.and_then(NonZeroU64::new),
         });
-        let (lease, place) = self.make(id, (key, token, fence), rest.collect(), deadline, votes);
+        let mut rest = Vec::with_capacity(more.size_hint().1.unwrap_or_default());
+        rest.extend(more);
+        let (lease, place) =
+            self.make(id, (key, token, fence), rest.into_boxed_slice(), deadline, votes);
         engine.set_word(id, place);
         self.copy_exposure(engine, place, id);
         Some(lease)
