@@ -234,7 +234,7 @@ impl Engine {
         let is_held = self.locks.slots.held(lease).is_some();
         if let Some(claim) = is_held.then(|| self.locks.take_claim(lease.slot)).flatten() {
             let now = self.locks.now(now);
-            self.locks.delete_claim(claim, lease.slot, now);
+            self.locks.delete_claim(&claim, lease.slot, now);
         }
     }
 

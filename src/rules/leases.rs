@@ -93,6 +93,11 @@ rules! { LEASES:
     /// The claim of a leader that has resigned stays on the nodes.
     ClaimKept => Orphan { false }
 
+    /// A claim is deleted only where it is the client's own.
+    fn is_claim_compared(is_compared: bool) -> bool { is_compared }
+    /// A claim is deleted whatever it says.
+    ClaimDeletedUnread => ForeignDelete { false }
+
     // ---- extensions ----
 
     /// A lease has at most one extension of its caller under way.

@@ -33,7 +33,7 @@ pub(super) fn take_turns(cluster: &Cluster, during: impl Fn(u64) + Sync) {
                     let lease = client.lock("k", TTL).wait().expect("its turn comes");
                     let read = *counter.lock().expect("nobody panics");
                     // The other client has the time to queue.
-                    thread::sleep(ms(2));
+                    thread::sleep(ms(10));
                     during(read);
                     assert!(lease.is_valid());
                     *counter.lock().expect("nobody panics") = read + 1;

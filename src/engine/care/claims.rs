@@ -3,18 +3,19 @@
 //!
 //! # Invariants
 //!
-//! - No vote, no deadline and no call depends on a claim: the client ignores the answers to the
-//!   commands that write it.
+//! - No vote, no deadline and no call depends on a claim: the client ignores the answers to its
+//!   commands.
 //! - The client writes a claim only while its term lasts, to a node that has just shown that it
 //!   holds the lease's token. The claim stays there no longer than the TTL of that lease.
 
 use super::Claimed;
 use crate::claim::{CLAIM_SUFFIX, Claim};
-use crate::command::append_claim;
+use crate::command::{append_claim, append_release};
 use crate::engine::locks::core::Locks;
 use crate::key::Key;
 use crate::node::{Now, Request};
 use crate::quorum::{NodeId, NodeMask};
+use crate::resp::encode::append_command;
 use crate::rules;
 use crate::slab::SlotIndex;
 use crate::token::{LockToken, TokenBytes};
@@ -64,10 +65,32 @@ impl Locks {
         let keep_index = self.keep_of(slot_index)?;
         self.keeps.at_mut(keep_index).claim.take().filter(|_| rules::ends_claim(true))
     }
+
+    /// The lease was released: deletes its claim from the nodes that have it. A node that cannot be
+    /// reached drops it after its TTL.
+    #[cold]
+    pub(in crate::engine) fn delete_claim(
+        &mut self,
+        claim: &Claimed,
+        slot_index: SlotIndex,
+        now: Now,
+    ) {
+        let key = claim_key(&self.slots.at(slot_index).key);
+        for id in claim.nodes {
+            let Some(step) = self.nodes.release_step(id) else { continue };
+            self.scratch.clear();
+            if rules::is_claim_compared(true) {
+                append_release(&mut self.scratch, step, &key, &claim.value);
+            } else {
+                append_command(&mut self.scratch, &[&b"DEL"[..], &key]);
+            }
+            self.nodes.request(id, Request::Tell, &self.scratch, now.attended);
+        }
+    }
 }
 
 /// The key beside the lock with this key, both as the nodes know them.
-pub(in crate::engine) fn claim_key(key: &Key) -> Key {
+fn claim_key(key: &Key) -> Key {
     let mut claim = key.clone();
     claim.extend_from_slice(CLAIM_SUFFIX);
     claim

@@ -7,8 +7,6 @@
 mod claims;
 mod keep_alive;
 
-pub(in crate::engine) use claims::claim_key;
-
 use std::collections::VecDeque;
 use std::time::Duration;
 

@@ -18,7 +18,6 @@ use super::core::Locks;
 use super::op::{OpId, OpKind, Verdict};
 use super::slot::{Mark, TokenInput, TokenState};
 use crate::command::{Answer, ReleaseStep, append_release, append_transfer};
-use crate::engine::care::{Claimed, claim_key};
 use crate::engine::event::{Event, LostCause};
 use crate::engine::happenings::Happening;
 use crate::engine::wait::{Heir, MARK_AT};
@@ -145,7 +144,7 @@ impl Locks {
             self.send_release(id, slot_index, &mut encoded, now);
         }
         if let Some(claim) = claim {
-            self.delete_claim(claim, slot_index, now);
+            self.delete_claim(&claim, slot_index, now);
         }
         scripts
     }
@@ -178,24 +177,6 @@ impl Locks {
             }
         }
         written
-    }
-
-    /// Deletes the claim beside a lock from the nodes that have it, by a slot of its own. So the delete
-    /// is repeated, or owed, as that of a lock.
-    #[cold]
-    pub(in crate::engine) fn delete_claim(
-        &mut self,
-        claim: Claimed,
-        slot_index: SlotIndex,
-        now: Now,
-    ) {
-        let lock = self.slots.at(slot_index);
-        let (key, ttl_ms) = (claim_key(&lock.key), lock.ttl_longest_ms);
-        let index = self.slots.open(&key, claim.value, TokenInput::Name);
-        let slot = self.slots.at_mut(index);
-        (slot.holds, slot.ttl_longest_ms) = (claim.nodes, ttl_ms);
-        self.release_slot(index, None, now);
-        self.slots.free_if_unnamed(index);
     }
 
     /// Writes the release to one node, or notes it as owed. `encoded` is the step that the scratch

@@ -20,14 +20,6 @@ fn claims(rig: &mut Rig, index: usize) -> Vec<(String, String)> {
         .collect()
 }
 
-/// The commands that delete a key, with the key, that a node has not answered.
-fn deletes(rig: &mut Rig, index: usize) -> Vec<(&str, &str)> {
-    rig.collect();
-    let is_key = |word: &&String| *word == "a" || *word == CLAIM;
-    let asked = rig.inbox[index].iter();
-    asked.filter_map(|words| Some((&*words[0], words.iter().find(is_key)?.as_str()))).collect()
-}
-
 #[test]
 fn a_claim_goes_to_each_node_that_has_said_that_it_holds_the_token_and_to_no_other() {
     let mut rig = Rig::new(3);
@@ -114,37 +106,4 @@ fn no_claim_is_written_for_a_term_that_is_over() {
     rig.now = rig.now + TTL * 2;
     rig.answer(2, "+OK\r\n");
     assert!(claims(&mut rig, 2).is_empty(), "another may lead by now");
-}
-
-/// The node's user has the rights of another server version.
-#[test]
-fn a_claim_is_deleted_in_another_form_where_a_node_refuses_the_first() {
-    let mut rig = Rig::new(3);
-    rig.acquire_with("a", announced());
-    rig.answer_all(0..3, "+OK\r\n");
-    let lease = rig.locked();
-    rig.answer_all(0..3, "+OK\r\n");
-    rig.engine.release(lease, rig.now);
-    for form in ["DELIFEQ", "DELEX"] {
-        assert_eq!(deletes(&mut rig, 0), [(form, "a"), (form, CLAIM)]);
-        for _ in 0..2 {
-            rig.answer(0, "-NOPERM this user has no permissions to run the command\r\n");
-        }
-    }
-    assert_eq!(deletes(&mut rig, 0).len(), 2, "by a script");
-    rig.answer_all([0, 0, 1, 1, 2, 2], ":1\r\n");
-    assert_eq!(rig.engine.slots_in_use(), 0);
-}
-
-#[test]
-fn a_claim_is_deleted_where_the_connection_ended_before_the_answer_to_its_delete() {
-    let mut rig = Rig::new(3);
-    rig.acquire_with("a", announced());
-    rig.answer_all(0..3, "+OK\r\n");
-    let lease = rig.locked();
-    rig.answer_all(0..3, "+OK\r\n");
-    rig.engine.release(lease, rig.now);
-    rig.lose(2);
-    rig.connect(2);
-    assert_eq!(deletes(&mut rig, 2), [("DELIFEQ", "a"), ("DELIFEQ", CLAIM)]);
 }
