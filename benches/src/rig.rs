@@ -13,23 +13,12 @@ pub struct Rig {
     pub engine: Engine,
     pub now: Instant,
     pub nodes: Vec<NodeId>,
-    /// The version that the nodes tell: Valkey has `MSETEX` from 9.1 on.
-    pub version: &'static str,
     key: u64,
 }
 
 impl Rig {
     /// An engine over `count` nodes, all of them admitted.
     pub fn new(count: usize, in_flight_max: usize) -> Result<Self, Box<dyn Error>> {
-        Self::of(count, in_flight_max, "9.1.2")
-    }
-
-    /// As [`new`](Self::new), with nodes of this version of Valkey.
-    pub fn of(
-        count: usize,
-        in_flight_max: usize,
-        version: &'static str,
-    ) -> Result<Self, Box<dyn Error>> {
         let config = Config::new((1..=count).map(|port| format!("n:{port}")))?
             .restart_guard(RestartGuard::Off)
             .in_flight_max(in_flight_max);
@@ -38,7 +27,7 @@ impl Rig {
         let nodes: Vec<NodeId> = (0..count).filter_map(NodeId::new).collect();
         engine.handle_timeout(now);
         while engine.poll_connection().is_some() {}
-        let mut rig = Self { engine, now, nodes, version, key: 0 };
+        let mut rig = Self { engine, now, nodes, key: 0 };
         for node in rig.nodes.clone() {
             rig.greet(node);
         }
@@ -50,10 +39,7 @@ impl Rig {
         self.engine.handle_connected(node, self.now);
         let len = self.engine.output(node).len();
         self.engine.handle_sent(node, len);
-        let hello = format!(
-            "%3\r\n+server\r\n+valkey\r\n+version\r\n+{}\r\n+proto\r\n:3\r\n",
-            self.version
-        );
+        let hello = "%3\r\n+server\r\n+valkey\r\n+version\r\n+9.1.2\r\n+proto\r\n:3\r\n";
         let info =
             format!("run_id:{}\r\nconnected_slaves:0\r\nuptime_in_seconds:9999", node.index());
         let info = format!("${}\r\n{info}\r\n", info.len()).repeat(4);
@@ -95,25 +81,6 @@ impl Rig {
         self.unlock()?;
         self.send();
         self.answer(b":1\r\n");
-        self.end()
-    }
-
-    /// One acquire and release of so many fresh keys at once. Each node sends `granted` and then
-    /// `deleted`.
-    pub fn cycle_of_set(
-        &mut self,
-        count: usize,
-        granted: &[u8],
-        deleted: &[u8],
-    ) -> Result<(), Box<dyn Error>> {
-        self.now = self.now + Duration::from_micros(50);
-        let keys: Vec<_> = (0..count).map(|_| self.next_key()).collect();
-        self.engine.try_lock_all(&keys, &LockOptions::new(TTL), self.now)?;
-        self.send();
-        self.answer(granted);
-        self.unlock()?;
-        self.send();
-        self.answer(deleted);
         self.end()
     }
 
