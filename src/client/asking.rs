@@ -1,18 +1,34 @@
-//! The callers' side of the table: a caller begins a call, gives it up, or takes its result.
+//! The callers' side of the table: a caller begins a call, gives it up, and gives its lease back.
+//! The lease then goes to the next caller of the client without a message to any node, or lingers
+//! until that caller comes. For the engine, a lease that lingers is held all the time.
+//!
+//! # Invariants
+//!
+//! - A lease that lingers is its queue's holder, and no call waits in that queue.
+//! - The client releases such a lease as soon as the I/O thread hears that another process waits,
+//!   and when its time to linger is over. If a lease does not suit the next call, the client
+//!   releases the lease before that call.
 
-use super::calls::{CallKind, CallResult, Left, Listener, Stage, Taken};
+use std::cmp::Reverse;
+use std::time::Duration;
+
+use super::calls::{CallKind, CallResult, Left, Listener, Stage};
 use super::counting::Moment;
 use super::indices::{CallIndex, QueueIndex};
 use super::refused::Refused;
+use super::rules::Rules;
 use super::span::CallSpan;
 use super::table::{Command, Table, Task};
 use crate::driver::Lease;
 use crate::engine::LeaseId;
 use crate::error::LockError;
 use crate::options::{LockOptions, Patience};
+use crate::rules;
 use crate::time::Instant;
 
 impl Table {
+    // ---- calls ----
+
     /// Begins an acquisition, on the network or behind other calls for the same key. Takes the span
     /// if the call goes on.
     pub(super) fn begin_lock(
@@ -124,16 +140,6 @@ impl Table {
         Ok(call)
     }
 
-    /// Takes the result of a call that is done. The caller must drop the remains outside of the
-    /// mutex.
-    pub(super) fn take(&mut self, call: CallIndex) -> (Taken, Left) {
-        let place = self.calls.at(call);
-        let (queue, kind) = (place.queue, place.kind);
-        let mut left = self.calls.close(call);
-        let reply = left.reply.take().unwrap_or_else(|| CallResult::closed(kind, 0));
-        ((reply, queue), left)
-    }
-
     /// The caller has given the call up. Returns the remains of the call: their reply has the lease
     /// that the call had won.
     pub(super) fn abandon(&mut self, call: CallIndex) -> Left {
@@ -172,5 +178,166 @@ impl Table {
         self.commands.push(Command::Call(call, Task::Unlock { lease }, span.take()));
         self.vacate(queue, id);
         Ok(call)
+    }
+
+    // ---- leases that go back ----
+
+    /// The holder gives a lease back. The lease goes to the next call in its queue if it may, or
+    /// lingers. Otherwise the client releases it.
+    pub(super) fn give_back(
+        &mut self,
+        queue: QueueIndex,
+        lease: Lease,
+        may_pass: bool,
+        now: impl FnOnce() -> Instant,
+    ) -> Listener {
+        let lease = match self.pass_on_if(may_pass, queue, lease, now) {
+            Ok(listener) => return listener,
+            Err(lease) => lease,
+        };
+        self.release(queue, lease);
+        Listener::None
+    }
+
+    /// Takes back a lease that a call has won and its caller has not taken: the next call in the
+    /// queue gets it. An adopted lock stays as it is, because its last holder may still hold it.
+    /// Any other reply comes back.
+    pub(super) fn take_back(
+        &mut self,
+        queue: Option<QueueIndex>,
+        reply: CallResult,
+        now: impl FnOnce() -> Instant,
+    ) -> Result<Listener, CallResult> {
+        match (reply, queue) {
+            (CallResult::Lock(Ok(lease)), Some(queue)) => {
+                Ok(self.give_back(queue, lease, true, now))
+            }
+            (CallResult::Adopt(Ok(lease)), Some(queue)) => {
+                let id = lease.id();
+                lease.leave();
+                self.vacate(queue, id);
+                Ok(Listener::None)
+            }
+            (reply, _) => Err(reply),
+        }
+    }
+
+    /// Hands the lease to the next call in its queue, without asking any node. If there is none,
+    /// the lease may linger. Returns the lease if it may do neither. Reads the clock only if the
+    /// time matters.
+    fn pass_on(
+        &mut self,
+        queue: QueueIndex,
+        lease: Lease,
+        now: impl FnOnce() -> Instant,
+    ) -> Result<Listener, Lease> {
+        if self.is_closed || !self.queues.is_held_by(queue, lease.id()) {
+            return Err(lease);
+        }
+        self.queues.pull(queue, &mut self.calls);
+        let here = self.queues.at_mut(queue);
+        let Some(next) = here.first else { return self.begin_linger(queue, lease, now) };
+        let Some(holder) = &mut here.holder else { return Err(lease) };
+        let turns_max = self.rules.turns_max(holder.is_wanted_elsewhere);
+        if holder.turns >= turns_max || here.competitor.is_some() {
+            return Err(lease);
+        }
+        let wanted = &self.calls.at(next).options;
+        let is_short = lease.remaining_at(now()) < self.rules.validity_wanted(wanted);
+        let is_beyond = !wanted.share.has(lease.slot());
+        if is_beyond || !Rules::suits(holder, wanted) || rules::is_too_short_to_hand_on(is_short) {
+            return Err(lease);
+        }
+        holder.hand_on(Moment::default(), wanted);
+        holder.valid_until = lease.deadline();
+        // The lease keeps the queue from now on.
+        self.leave_queue(next);
+        self.counting.turn();
+        Ok(self.calls.finish(next, CallResult::Lock(Ok(lease))))
+    }
+
+    /// As [`pass_on`](Self::pass_on), if the lease may go to another call at all.
+    pub(super) fn pass_on_if(
+        &mut self,
+        may_pass: bool,
+        queue: QueueIndex,
+        lease: Lease,
+        now: impl FnOnce() -> Instant,
+    ) -> Result<Listener, Lease> {
+        // Others may wait for single keys of a set.
+        let is_ours = !lease.is_set() && !rules::is_known_elsewhere(lease.is_exposed());
+        if may_pass && is_ours { self.pass_on(queue, lease, now) } else { Err(lease) }
+    }
+
+    // ---- leases that linger ----
+
+    /// No call of this process waits for the lease: it lingers, if it may.
+    pub(super) fn begin_linger(
+        &mut self,
+        queue: QueueIndex,
+        lease: Lease,
+        now: impl FnOnce() -> Instant,
+    ) -> Result<Listener, Lease> {
+        let here = self.queues.at_mut(queue);
+        let Some(holder) = here.holder.as_mut() else { return Err(lease) };
+        let is_free = rules::may_linger(here.competitor.is_none() && !holder.is_wanted_elsewhere);
+        let has_turns = rules::has_turns_left(holder.turns < self.rules.turns_max(false));
+        let until = self.rules.lingers_until(holder, lease.deadline());
+        if holder.linger.is_zero() || !is_free || !has_turns || lease.is_lost() || now() >= until {
+            return Err(lease);
+        }
+        if holder.lingers_until != until {
+            holder.lingers_until = until;
+            self.lingering.push(Reverse((until, queue)));
+        }
+        here.lingering = Some(lease);
+        self.sleeping.must_listen = true;
+        Ok(Listener::None)
+    }
+
+    /// A call takes the lease that lingers for its key. If the lease does not suit the call, the
+    /// client releases it, and the call follows the release.
+    pub(super) fn retake(&mut self, queue: QueueIndex, call: CallIndex, now: Instant) -> bool {
+        let here = self.queues.at_mut(queue);
+        let (Some(lease), Some(holder)) = (&here.lingering, &mut here.holder) else { return false };
+        let wanted = &self.calls.at(call).options;
+        let is_enough = now + self.rules.validity_wanted(wanted) <= lease.deadline();
+        let is_sound = now < rules::linger_ends(holder.lingers_until)
+            && !rules::is_known_lost(lease.is_lost())
+            && !rules::is_known_elsewhere(lease.is_exposed());
+        if !rules::lasts_for_call(is_enough) || !is_sound || !Rules::suits(holder, wanted) {
+            self.end_linger(queue);
+            return false;
+        }
+        holder.hand_on(Moment::of(now), wanted);
+        let Some(lease) = here.lingering.take() else { return false };
+        // The lease keeps the queue from now on. No listener waits for the call yet.
+        self.queues.leave(queue);
+        let _nobody = self.calls.finish(call, CallResult::Lock(Ok(lease)));
+        true
+    }
+
+    /// The client computes the time to linger from the TTL of the last SET. An extension by another
+    /// TTL ends it.
+    pub(super) fn begin_extension(&mut self, queue: QueueIndex, lease: LeaseId, ttl: Duration) {
+        if let Some(holder) = &mut self.queues.at_mut(queue).holder
+            && holder.id == lease
+            && rules::ends_time_to_linger(holder.ttl != ttl)
+        {
+            (holder.linger, holder.is_extended) = (Duration::ZERO, true);
+        }
+    }
+
+    /// Releases the leases that have lingered for long enough.
+    pub(super) fn expire_lingering(&mut self, now: Instant) {
+        while let Some(&Reverse((until, queue))) = self.lingering.peek()
+            && until <= now
+        {
+            self.lingering.pop();
+            let holder = self.queues.at(queue).holder;
+            if holder.is_some_and(|holder| holder.lingers_until == until) {
+                self.end_linger(queue);
+            }
+        }
     }
 }

@@ -39,7 +39,7 @@ fn each_rule_of_the_client_fails_its_test_when_it_is_broken() {
         (Mutant::LingersBeyondClient, a_lock_that_lingers_is_released_at_the_end_of_its_client),
         (Mutant::LingersBeyondItsTime, a_lock_whose_time_to_linger_is_over_is_not_taken_again),
         (Mutant::SpentLeaseRetaken, a_call_that_wants_more_than_is_left_goes_behind_the_release),
-        (Mutant::LeaderWakesTask, a_call_does_not_wait_for_the_end_of_another),
+        (Mutant::DrivingCallerWakesTask, a_call_does_not_wait_for_the_end_of_another),
     ];
     let all = Mutant::all().filter(|mutant| mutant.kind() == Kind::ByClientTest);
     assert!(

@@ -8,9 +8,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::calls::{Listener, Taken};
-use super::inner::{Caller, Owner};
-use super::pending::PendingCall;
-use super::request::{CallRequest, Done};
+use super::driving::{Caller, Owner};
+use super::request::{CallRequest, Done, PendingCall};
 use crate::driver::clock::now;
 use crate::time::Instant;
 
@@ -177,15 +176,15 @@ mod tests {
 
     /// In some schedules the I/O thread is sooner.
     #[test]
-    fn a_caller_of_several_calls_may_lead_though_one_of_them_was_refused_at_once() {
+    fn a_caller_of_several_calls_may_drive_though_one_of_them_was_refused_at_once() {
         static HAS_LED: AtomicBool = AtomicBool::new(false);
         each(|setup| {
             let (shared, worker) = start(setup);
-            let leads = || shared.owner.inner.with(|table| table.sleeping.leads);
-            let before = leads();
+            let drives = || shared.owner.inner.with(|table| table.sleeping.drives);
+            let before = drives();
             let results = wait_all(["k", ""].map(|key| shared.try_lock(key, LONG)));
             assert!(matches!(*results, [Ok(_), Err(LockError::InvalidKey { .. })]), "{results:?}");
-            if leads() > before && !setup.promotes {
+            if drives() > before && !setup.promotes {
                 HAS_LED.store(true, Ordering::Relaxed);
             }
             drop(results);

@@ -146,8 +146,8 @@ pub(super) struct CallPlace {
     pub(super) stage: Stage,
     /// The caller has given the call up.
     pub(super) is_abandoned: bool,
-    /// The caller is to lead, and does not know it yet.
-    pub(super) leads: bool,
+    /// The caller is to drive, and does not know it yet.
+    pub(super) drives: bool,
     /// The queue of its key.
     pub(super) queue: Option<QueueIndex>,
     pub(super) prev: Option<CallIndex>,
@@ -173,7 +173,7 @@ impl CallPlace {
             kind: CallKind::Look,
             stage: Stage::Free,
             is_abandoned: false,
-            leads: false,
+            drives: false,
             queue: None,
             prev: None,
             next: None,
@@ -245,6 +245,15 @@ impl Calls {
         let left = Left { reply, _listener: listener, _span: span };
         self.calls.give_back(index);
         left
+    }
+
+    /// Takes the result of a call that is done. The caller must drop the remains outside of the
+    /// mutex.
+    pub(super) fn take(&mut self, index: CallIndex) -> (Taken, Left) {
+        let (queue, kind) = (self.at(index).queue, self.at(index).kind);
+        let mut left = self.close(index);
+        let reply = left.reply.take().unwrap_or_else(|| CallResult::closed(kind, 0));
+        ((reply, queue), left)
     }
 
     /// Ends the call with its reply. Returns the listener to notify.

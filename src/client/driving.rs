@@ -1,138 +1,499 @@
-//! The driving thread's work on the table: it hands results out, ends calls whose time is over, and
-//! takes commands.
+//! [`Inner`]: the table, and the threads that drive for it. The I/O thread drives, or a caller that
+//! blocks takes its place for as long as its call lasts. Clients, guards and calls hold an
+//! [`Owner`]; the I/O thread holds none, and ends when the last of them is gone.
+//!
+//! # Invariants
+//!
+//! - At most one thread drives. While no thread drives, one thread sleeps, and others wake it for
+//!   new work. The sleeper wakes by itself when something is due.
+//! - At most one caller drives, or waits for the I/O thread to make room. A second such caller
+//!   would wait until the driving caller's call ends.
+//! - Only the driving thread completes the driving caller's call. A driving caller that sleeps at
+//!   the sockets wakes for commands alone, and would miss a result.
+//! - The driving caller wakes no task. An executor may queue a woken task behind the task that runs
+//!   on the driving caller's thread, and the driving caller blocks that thread.
 
-use super::calls::{CallKind, CallResult, Listener, Stage};
-use super::indices::{CallIndex, QueueIndex};
-use super::table::{Command, Table};
-use crate::engine::Engine;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use super::calls::{CallKind, Stage, Taken, notify_all};
+use super::counting::Counting;
+use super::indices::CallIndex;
+use super::rules::{Lists, Rules};
+use super::sync::{Mutex, Thread};
+use super::table::{Command, IoThread, Place, Table};
 use crate::time::Instant;
 
+/// The I/O thread leaves the sockets to the callers until none has driven for this long. Until then
+/// the next driving caller reads the late answers of the nodes beyond the quorum. Each look wakes
+/// the I/O thread, so it looks far less often than callers call. It looks sooner than the default
+/// `node_timeout`: otherwise each drive would wake it for late answers, which are due then.
+pub(super) const LOOKS_AFTER: Duration = Duration::from_millis(40);
+
+pub(super) struct Inner {
+    table: Mutex<Table>,
+    /// For the child of a fork. There a thread of the parent may have left the other mutex locked.
+    childs: Mutex<Table>,
+    threads: Arc<dyn Threads>,
+    pub(super) rules: Arc<Rules>,
+    pub(super) counting: Counting,
+}
+
+/// How a caller goes on once its call has begun.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Caller {
+    /// It blocks until one of its calls is done; `own` of them are under way.
+    Blocks {
+        own: usize,
+    },
+    /// It blocks, and leaves the sockets to other threads.
+    Sleeps,
+    /// It begins other calls at once, and then blocks.
+    Gathers,
+    GoesOn,
+}
+
+/// The thread that goes on after work on the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Then {
+    /// It wakes a sleeping thread if there is something to do.
+    Wakes,
+    /// This thread drives, and looks itself for work.
+    Drives,
+    /// This thread comes back at once.
+    ComesBack,
+}
+
+/// The threads that drive for the table.
+pub(super) trait Threads: Send + Sync {
+    /// Wakes the thread that sleeps there.
+    fn wake(&self, place: Place);
+
+    /// Whether the threads are of this process, and not of the parent of a fork.
+    fn are_here(&self) -> bool;
+
+    /// Drives in the place of the I/O thread. The table says that this thread drives. `None` if the
+    /// I/O thread has to drive.
+    fn drive(&self, inner: &Inner, drive: &mut Drive) -> Option<DriveEnd>;
+}
+
+impl Inner {
+    pub(super) fn new(table: Table, threads: Arc<dyn Threads>) -> Self {
+        let (rules, counting) = (Arc::clone(&table.rules), table.counting.clone());
+        let childs = Mutex::new(table.of_child());
+        Self { table: Mutex::new(table), childs, threads, rules, counting }
+    }
+
+    /// Runs `work` on the table, and wakes the thread that is to go on. `work` must be short and
+    /// run no foreign code: it must neither call nor drop a waker.
+    pub(super) fn with<T>(&self, work: impl FnOnce(&mut Table) -> T) -> T {
+        self.with_then(|table| (work(table), Then::Wakes))
+    }
+
+    /// As [`with`](Self::with); `work` says which thread goes on.
+    pub(super) fn with_then<T>(&self, work: impl FnOnce(&mut Table) -> (T, Then)) -> T {
+        // A panic in the table would be a bug; later calls still get an answer.
+        let table = if self.is_in_fork() { &self.childs } else { &self.table };
+        let mut table = table.lock().unwrap_or_else(PoisonError::into_inner);
+        let (value, then) = work(&mut table);
+        let place = match then {
+            Then::ComesBack => None,
+            Then::Wakes | Then::Drives => table.must_wake(then == Then::Drives),
+        };
+        drop(table);
+        // Even a driving caller wakes a thread at the sockets, and waits until that thread makes
+        // room.
+        if let Some(place) = place {
+            self.threads.wake(place);
+        }
+        value
+    }
+
+    /// As [`with`](Self::with), and writes the commands at once if no other thread drives.
+    pub(super) fn with_writing<T>(&self, work: impl FnOnce(&mut Table) -> T) -> T {
+        let (value, drives) = self.with_then(|table| {
+            let value = work(table);
+            let drives = table.begin_writing();
+            ((value, drives), if drives { Then::Drives } else { Then::Wakes })
+        });
+        if drives {
+            let _no_call = self.drive(Drive::once());
+        }
+        value
+    }
+
+    pub(super) fn lists(&self) -> Lists {
+        self.with(|table| table.lists.clone())
+    }
+
+    /// Drives in the place of the I/O thread, and wakes the thread that goes on. Returns the result
+    /// of the driving caller's call if it is done.
+    pub(super) fn drive(&self, mut drive: Drive) -> Option<Taken> {
+        if self.is_in_fork() {
+            return None;
+        }
+        let end = self.threads.drive(self, &mut drive);
+        let end = end.unwrap_or_else(|| self.with(|table| table.end_drive(None, 0)));
+        if end.wakes_gate {
+            self.threads.wake(Place::Gate);
+        }
+        if let Some(next) = end.next {
+            next.unpark();
+        }
+        drive.taken
+    }
+
+    /// Whether this is the child of a fork: leases, calls and sockets are the parent's.
+    pub(super) fn is_in_fork(&self) -> bool {
+        !self.threads.are_here()
+    }
+
+    /// The I/O thread ends, with `owed` releases owed, and so does every call.
+    pub(super) fn end(&self, owed: usize) {
+        let mut tell = Vec::new();
+        let _commands = self.with(|table| table.end(owed, &mut tell));
+        notify_all(tell);
+    }
+}
+
+/// Clients, guards and calls under way hold it: once the last is gone, the I/O thread ends.
+pub(super) struct Owner {
+    pub(super) inner: Arc<Inner>,
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.inner.with(|table| {
+            table.is_closed = true;
+            table.commands.push(Command::Close);
+        });
+    }
+}
+
+/// The purpose of a drive, and its fruit.
+#[derive(Debug)]
+pub(super) struct Drive {
+    /// The driving caller's call; `None` if no call under way is its own.
+    pub(super) call: Option<CallIndex>,
+    /// How many calls in the table are the driving caller's own. It drives again for those that are
+    /// left.
+    pub(super) own: usize,
+    pub(super) ends: Instant,
+    /// The driving caller has written the commands.
+    pub(super) has_written: bool,
+    /// The result of the driving caller's call.
+    pub(super) taken: Option<Taken>,
+}
+
+impl Drive {
+    /// A drive until the call is done, at most until `ends`.
+    pub(super) const fn until(call: CallIndex, own: usize, ends: Instant) -> Self {
+        Self { call: Some(call), own, ends, has_written: false, taken: None }
+    }
+
+    /// A drive until the driving caller has written all commands.
+    pub(super) const fn once() -> Self {
+        Self { call: None, own: 0, ends: Instant::MAX, has_written: false, taken: None }
+    }
+
+    /// Whether the driving caller waits for an answer of the nodes.
+    pub(super) const fn waits(&self) -> bool {
+        self.call.is_some()
+    }
+}
+
+/// The duties of a thread at the end of its drive.
+#[derive(Debug, Default)]
+pub(super) struct DriveEnd {
+    /// The driving caller must wake the I/O thread at its gate.
+    pub(super) wakes_gate: bool,
+    /// The caller that drives next.
+    pub(super) next: Option<Thread>,
+}
+
 impl Table {
-    /// Takes the results of operations. Notes the listeners to notify.
-    pub(super) fn hand_out(
+    /// The I/O thread wakes at its gate. Returns until when it leaves the sockets to the callers;
+    /// `None` if it drives.
+    pub(super) fn leaves_sockets_until(&mut self, now: Instant) -> Option<Instant> {
+        let is_quiet = self.calls.in_use() == 0 && self.lingering.is_empty();
+        let sleeping = &mut self.sleeping;
+        let has_driven =
+            std::mem::replace(&mut sleeping.drives_seen, sleeping.drives) != sleeping.drives;
+        let looks_at = if has_driven { now + LOOKS_AFTER } else { Instant::MAX };
+        let until = match sleeping.asleep {
+            _ if sleeping.caller_drives => looks_at,
+            Some((Place::Gate, due)) if has_driven && is_quiet && now < due => due.min(looks_at),
+            _ => {
+                sleeping.io_thread = IoThread::Up;
+                return None;
+            }
+        };
+        sleeping.io_thread = IoThread::IsDeaf { until };
+        Some(until)
+    }
+
+    /// The I/O thread goes to sleep: at its gate if a caller drives, or if the next blocked caller
+    /// would.
+    pub(super) fn io_thread_falls_asleep(&mut self, due: Instant) -> (Place, Instant) {
+        let makes_room = self.sleeping.caller_drives || self.calls.in_use() == 0;
+        let place = if makes_room { Place::Gate } else { Place::Sockets };
+        let until = self.fall_asleep(place, due);
+        if place == Place::Gate && until > Instant::default() {
+            self.sleeping.io_thread = IoThread::Hears { until };
+        }
+        (place, until)
+    }
+
+    /// The driving thread goes to sleep. Returns until when; a time in the past if there is work.
+    pub(super) fn fall_asleep(&mut self, place: Place, due: Instant) -> Instant {
+        // Commands are for the caller that waits to drive.
+        let caller_drives = place == Place::Gate && self.sleeping.caller_drives;
+        if !self.commands.is_empty() && !caller_drives {
+            return Instant::default();
+        }
+        let until = due.min(self.due_at());
+        self.sleeping.asleep = (!caller_drives).then_some((place, until));
+        until
+    }
+
+    /// The place of the sleeping thread to wake for the work in the table. The next call returns
+    /// `None` until a thread sleeps again. A caller that `drives` does the work itself, and leaves
+    /// the thread at the gate asleep.
+    pub(super) fn must_wake(&mut self, drives: bool) -> Option<Place> {
+        let (place, until) = self.sleeping.asleep?;
+        let must_listen = std::mem::take(&mut self.sleeping.must_listen);
+        let is_deaf =
+            place == Place::Gate && matches!(self.sleeping.io_thread, IoThread::IsDeaf { .. });
+        let is_due = !self.commands.is_empty() || self.due_at() < until || must_listen && is_deaf;
+        if !is_due {
+            return None;
+        }
+        self.sleeping.asleep = None;
+        if place == Place::Gate {
+            if drives {
+                return None;
+            }
+            self.sleeping.io_thread = IoThread::Up;
+        }
+        Some(place)
+    }
+
+    /// A caller blocks: `own` of the calls under way are its own. Returns whether it is to drive,
+    /// from the moment when the I/O thread makes room. It does not drive while tasks wait. If other
+    /// threads have calls under way, it drives only if it spins: a driving caller that sleeps would
+    /// hand them their results no sooner than the I/O thread does.
+    pub(super) const fn begin_drive(&mut self, own: usize) -> bool {
+        let is_alone = self.calls.in_use() == own;
+        let may_drive = is_alone || (self.sleeping.promotes && self.calls.tasks() == 0);
+        let drives = may_drive && !self.sleeping.caller_drives;
+        self.note_drive(drives);
+        drives
+    }
+
+    /// A caller that does not block leaves commands. Returns whether it drives, to write them.
+    pub(super) fn begin_writing(&mut self) -> bool {
+        let is_idle = matches!(self.sleeping.asleep, Some((Place::Gate, _)));
+        is_idle && !self.commands.is_empty() && self.begin_drive(0)
+    }
+
+    const fn note_drive(&mut self, drives: bool) {
+        if drives {
+            self.sleeping.caller_drives = true;
+            self.sleeping.drives += 1;
+        }
+    }
+
+    /// Whether the driving caller hands no result out, because a task may wait for one.
+    pub(super) const fn makes_room(&mut self) -> bool {
+        if self.sleeping.must_leave {
+            self.sleeping.wake();
+        }
+        self.sleeping.must_leave
+    }
+
+    /// A drive begins. Returns false, and takes nothing, if there is no command, or if the driving
+    /// caller's call is done.
+    pub(super) fn take_commands_of_drive(
         &mut self,
-        engine: &Engine,
-        has_lost: bool,
-        now: Instant,
-        replies: &mut Vec<(CallIndex, CallResult)>,
-        tell: &mut Vec<Listener>,
-    ) {
-        self.sleeping.wake();
-        self.voters = engine.voters();
-        if has_lost {
-            // A lease was lost: the table must end the calls that wait for its loss or for its key.
-            self.next_due = Instant::default();
+        drive: &Drive,
+        commands: &mut Vec<Command>,
+    ) -> bool {
+        let is_done = drive.call.is_some_and(|call| self.calls.at(call).stage == Stage::Done);
+        if is_done || self.commands.is_empty() {
+            return false;
         }
-        // A call whose time is over ends before the results: else it would compete at its turn.
-        self.expire(now, engine, tell);
-        for (call, reply) in replies.drain(..) {
-            let listener = self.complete(call, reply, engine, now);
-            if !matches!(listener, Listener::None) {
-                tell.push(listener);
-            }
-        }
-        for (lease, key) in engine.waited_for() {
-            let lingering = self.queues.note_wanted_elsewhere(lease, key);
-            self.commands.extend(lingering.map(Command::Release));
-        }
-        self.expire_lingering(now);
+        self.take_commands(commands);
+        true
     }
 
-    /// Gives the driving thread the commands that have come, in exchange for an empty list.
-    pub(super) fn take_commands(&mut self, commands: &mut Vec<Command>) {
-        self.sleeping.wake();
-        std::mem::swap(commands, &mut self.commands);
-    }
-
-    /// Takes the result of an operation.
-    fn complete(
+    /// Ends the drive if its purpose is done, and gives it the result of the driving caller's call.
+    pub(super) fn end_drive_if_done(
         &mut self,
-        call: CallIndex,
-        reply: CallResult,
-        engine: &Engine,
+        drive: &mut Drive,
         now: Instant,
-    ) -> Listener {
-        let place = self.calls.at(call);
-        let (queue, kind, lease) = (place.queue, place.kind, place.lease);
-        if let (Some(queue), Some(lease)) = (queue, lease) {
-            self.look_at(queue, lease, engine);
+        due: impl FnOnce() -> Instant,
+    ) -> Option<DriveEnd> {
+        let call = drive.call.filter(|call| self.calls.at(*call).stage == Stage::Done);
+        let is_done = call.is_some() || !drive.waits() && drive.has_written || drive.ends <= now;
+        if !is_done {
+            return None;
         }
-        if let Some(queue) = queue.filter(|_| matches!(kind, CallKind::Lock | CallKind::Adopt)) {
-            self.decided(queue, call, &reply);
+        let mut own = 0;
+        if let Some(call) = call {
+            // No task listens to the driving caller's call, so its remains run no foreign code.
+            drive.taken = Some(self.calls.take(call).0);
+            own = drive.own.saturating_sub(1);
         }
-        let place = self.calls.at(call);
-        if !place.is_abandoned {
-            return self.calls.finish(call, reply);
-        }
-        // No listener is left: the caller took it along when it gave the call up.
-        self.calls.close(call);
-        self.take_back(queue, reply, || now).unwrap_or_default()
+        Some(self.end_drive(Some(due()), own))
     }
 
-    /// The network has decided a call for a key: the call holds the key, or the next one competes.
-    fn decided(&mut self, queue: QueueIndex, call: CallIndex, reply: &CallResult) {
-        let here = self.queues.at_mut(queue);
-        if here.competitor == Some(call) {
-            here.competitor = None;
+    /// The driving caller's call is over, or the driving caller leaves. The same caller drives
+    /// again for the `own` calls that are left to it. A thread must drive at `due`; `None` if at
+    /// once.
+    pub(super) fn end_drive(&mut self, due: Option<Instant>, own: usize) -> DriveEnd {
+        (self.sleeping.caller_drives, self.sleeping.must_leave) = (false, false);
+        if due.is_some()
+            && let Some(next) = self.promote()
+        {
+            return DriveEnd { next: Some(next), ..DriveEnd::default() };
         }
-        if let CallResult::Lock(Ok(lease)) | CallResult::Adopt(Ok(lease)) = reply {
-            self.queues.won(queue, lease, &self.calls.at(call).options);
-            let here = self.queues.at(queue);
-            if here.first.is_some() || here.slots > 0 {
-                // The calls behind wait for the end of this lease.
-                self.next_due = self.next_due.min(lease.deadline());
-            }
+        let due = due.map(|due| due.min(self.due_at()));
+        let others_wait = self.calls.in_use() > own;
+        let sleeping = &mut self.sleeping;
+        // While the client ends, the I/O thread may drive again, and sleep at the sockets.
+        if sleeping.asleep.is_none() {
+            sleeping.asleep = due.map(|due| (Place::Gate, due));
         }
-        self.advance(queue);
-        self.queues.leave(queue);
+        let wakes_gate = due.is_none_or(|due| match sleeping.io_thread {
+            IoThread::Up => false,
+            IoThread::Hears { until } => due < until,
+            // A thread that hears no socket has to look, though nothing is due.
+            IoThread::IsDeaf { until } => due < until || until == Instant::MAX || others_wait,
+        });
+        if wakes_gate {
+            sleeping.io_thread = IoThread::Up;
+        }
+        DriveEnd { wakes_gate, ..DriveEnd::default() }
     }
 
-    /// Ends the waits whose time is over, and advances each queue whose holder's time is over.
-    fn expire(&mut self, now: Instant, engine: &Engine, tell: &mut Vec<Listener>) {
-        if now < self.next_due {
-            return;
+    /// A caller that blocks drives next.
+    fn promote(&mut self) -> Option<Thread> {
+        if !self.sleeping.promotes || self.calls.tasks() > 0 {
+            return None;
         }
-        let mut next_due = Instant::MAX;
-        for call in self.calls.indices() {
-            let place = self.calls.at(call);
-            if place.kind == CallKind::Loss && place.stage == Stage::UnderWay {
-                let lease = place.lease.filter(|lease| !engine.is_lost(*lease));
-                let deadline = lease.and_then(|lease| engine.deadline(lease));
-                match deadline.filter(|deadline| *deadline > now) {
-                    Some(deadline) => next_due = next_due.min(deadline),
-                    None => tell.push(self.calls.finish(call, CallResult::Lost)),
-                }
+        let is_under_way = |call: &_| {
+            let call = self.calls.at(*call);
+            call.stage == Stage::UnderWay && call.kind != CallKind::Loss
+        };
+        let next = self
+            .calls
+            .indices()
+            .filter(is_under_way)
+            .find_map(|call| self.calls.thread(call).map(|thread| (call, thread.clone())));
+        let (call, thread) = next?;
+        self.calls.at_mut(call).drives = true;
+        self.note_drive(true);
+        Some(thread)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::client::span::CallSpan;
+    use crate::config::Config;
+    use crate::options::LockOptions;
+
+    fn new_table() -> (Table, Instant) {
+        let rules = Rules::new(&Config::new(["h:1"]).unwrap()).unwrap();
+        (Table::new(rules, 8, false), Instant::from_nanos(1))
+    }
+
+    fn begin_lock(table: &mut Table, now: Instant) {
+        let options = LockOptions::new(Duration::from_secs(10));
+        let patience = options.patience(now);
+        table.begin_lock(b"k", &options, patience, &mut CallSpan::none(), now).unwrap();
+    }
+
+    #[test]
+    fn a_lock_that_lingers_wakes_the_thread_that_leaves_the_sockets_to_callers() {
+        let (mut table, now) = new_table();
+        let due = now + Duration::from_secs(1);
+        assert_eq!(table.io_thread_falls_asleep(due), (Place::Gate, due));
+        assert!(table.begin_drive(0));
+        let _end = table.end_drive(Some(due), 0);
+        assert!(table.leaves_sockets_until(now).is_some());
+        assert_eq!(table.must_wake(false), None);
+        table.sleeping.must_listen = true;
+        assert_eq!(table.must_wake(false), Some(Place::Gate));
+        // The thread drives from now on, so that it hears of other clients.
+        assert_eq!(table.leaves_sockets_until(now), None);
+        table.io_thread_falls_asleep(due);
+        table.sleeping.must_listen = true;
+        assert_eq!(table.must_wake(false), None);
+    }
+
+    #[test]
+    fn a_thread_that_left_the_sockets_for_a_long_lead_looks_at_its_end_though_nothing_is_due() {
+        let (mut table, now) = new_table();
+        table.io_thread_falls_asleep(Instant::MAX);
+        assert!(table.begin_drive(0));
+        assert_eq!(table.leaves_sockets_until(now), Some(now + LOOKS_AFTER));
+        assert_eq!(table.leaves_sockets_until(now + LOOKS_AFTER), Some(Instant::MAX));
+        assert!(table.end_drive(Some(Instant::MAX), 0).wakes_gate);
+        assert_eq!(table.leaves_sockets_until(now + 2 * LOOKS_AFTER), None);
+    }
+
+    #[test]
+    fn a_thread_that_left_the_sockets_looks_for_the_caller_that_is_left_when_a_lead_ends() {
+        for others in [0, 1] {
+            let (mut table, now) = new_table();
+            table.io_thread_falls_asleep(Instant::MAX);
+            assert!(table.begin_drive(0));
+            assert_eq!(table.leaves_sockets_until(now), Some(now + LOOKS_AFTER));
+            for _ in 0..others {
+                begin_lock(&mut table, now);
+                table.take_commands(&mut Vec::new());
             }
-            let place = self.calls.at(call);
-            if place.stage != Stage::Queued {
-                continue;
-            }
-            if place.ends > now {
-                next_due = next_due.min(place.ends);
-                continue;
-            }
-            let holder = place.queue.and_then(|queue| self.queues.at(queue).holder);
-            let error = self.lists.queued_in_vain(holder, engine, now);
-            self.leave_queue(call);
-            tell.push(self.calls.finish(call, CallResult::Lock(Err(error))));
+            let end = table.end_drive(Some(Instant::MAX), 0);
+            assert_eq!(end.wakes_gate, others > 0);
         }
-        for index in self.queues.indices() {
-            let queue = self.queues.at_mut(index);
-            let Some(holder) = &mut queue.holder else { continue };
-            // The holder may have extended or lost the lease meanwhile.
-            holder.valid_until = engine.deadline(holder.id).unwrap_or_default();
-            // Where a slot is over, a call that waits for another slot of the lock may compete.
-            if queue.first.is_none() && queue.slots == 0 {
-                continue;
-            }
-            if holder.valid_until > now {
-                next_due = next_due.min(holder.valid_until);
-            } else {
-                queue.holder = None;
-                self.advance(index);
-                self.queues.free_if_unused(index);
-            }
-        }
-        self.next_due = next_due;
+    }
+
+    #[test]
+    fn a_thread_that_left_the_sockets_looks_when_the_driver_must_be_driven_sooner() {
+        let (mut table, now) = new_table();
+        table.io_thread_falls_asleep(Instant::MAX);
+        assert!(table.begin_drive(0));
+        assert_eq!(table.leaves_sockets_until(now), Some(now + LOOKS_AFTER));
+        assert!(!table.end_drive(Some(now + LOOKS_AFTER), 0).wakes_gate);
+        assert!(table.begin_drive(0));
+        assert!(table.end_drive(Some(now + LOOKS_AFTER / 2), 0).wakes_gate);
+    }
+
+    /// A driving caller that panics may have noted a wake that it never made.
+    #[test]
+    fn a_leader_that_fails_wakes_the_thread_even_if_the_table_says_that_it_is_up() {
+        let (mut table, now) = new_table();
+        table.io_thread_falls_asleep(Instant::MAX);
+        assert!(table.begin_drive(0));
+        assert!(table.end_drive(Some(now), 0).wakes_gate);
+        assert!(table.end_drive(None, 0).wakes_gate);
+    }
+
+    #[test]
+    fn a_thread_that_a_leader_left_asleep_is_woken_for_what_is_due_after_the_lead() {
+        let (mut table, now) = new_table();
+        assert_eq!(table.io_thread_falls_asleep(Instant::MAX), (Place::Gate, Instant::MAX));
+        begin_lock(&mut table, now);
+        assert!(table.begin_drive(1));
+        assert_eq!(table.must_wake(true), None);
+        table.take_commands(&mut Vec::new());
+        let mut drive = Drive { own: 1, ends: now, has_written: true, ..Drive::once() };
+        let due = || now + Duration::from_secs(1);
+        let end = table.end_drive_if_done(&mut drive, now, due).expect("it is over");
+        assert!(end.wakes_gate);
     }
 }

@@ -204,7 +204,7 @@ impl Front {
         let is_done = |call: CallIndex, table: &Table| table.calls.is_done(call);
         let place = self.open.iter().position(|(call, _)| is_done(*call, &self.table))?;
         let (call, min_validity) = self.open.remove(place);
-        let ((reply, queue), _left) = self.table.take(call);
+        let ((reply, queue), _left) = self.table.calls.take(call);
         let ended = match (reply, queue) {
             (CallResult::Lock(Ok(lease)), Some(queue)) => {
                 let (remaining, votes) = (lease.remaining_at(now), lease.votes());

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::calls::Listener;
 use super::counting::Hold;
+use super::driving::Owner;
 use super::indices::QueueIndex;
-use super::inner::Owner;
 use crate::driver::Lease;
 use crate::driver::clock::now;
 use crate::engine::LeaseId;

@@ -81,7 +81,7 @@ impl Desk {
     }
 
     fn taken(&mut self, call: CallIndex) -> Held {
-        let ((reply, queue), _) = self.table.take(call);
+        let ((reply, queue), _) = self.table.calls.take(call);
         let CallResult::Lock(Ok(lease)) = reply else { panic!("{reply:?}") };
         (queue.unwrap(), lease)
     }

@@ -13,8 +13,6 @@
 //! - No slow work and no foreign code runs under the mutex of the [`table`].
 //! - One lease has one guard: handing the lease on moves it, so the previous guard cannot touch it.
 
-#[cfg(feature = "metrics")]
-mod ages;
 mod asking;
 #[cfg(all(test, feature = "sim"))]
 mod broken;
@@ -23,30 +21,24 @@ mod calls;
 mod counting;
 mod driving;
 mod election;
-mod ending;
 #[cfg(feature = "sim")]
 pub(crate) mod front;
 mod guard;
-mod handing;
 mod held;
 mod indices;
-mod inner;
-mod lead;
-mod leading;
-mod linger;
 #[cfg(test)]
 mod lingering;
-mod pending;
 mod queues;
 mod refused;
 mod request;
+mod results;
 mod rules;
 #[cfg(test)]
 mod schedules;
-mod sleeping;
 mod span;
 mod sync;
 mod table;
+mod threads;
 mod worker;
 
 use std::fmt;
@@ -72,11 +64,11 @@ use crate::query::{NodeAnswers, Query};
 use crate::quorum::{NODES_MAX, NodeMask};
 use call::End;
 use calls::{CallKind, CallResult};
-use inner::{Inner, Owner, Threads};
-use lead::Loop;
+use driving::{Inner, Owner, Threads};
 use request::{CallRequest, LockRequest};
 use rules::Rules;
 use table::{Table, Task};
+use threads::Loop;
 use worker::Worker;
 
 /// Redlock for threads and tasks. Clone the client freely: all clones share one set of connections,

@@ -16,11 +16,10 @@ use shuttle::sync::{Condvar, Mutex};
 use shuttle::thread::{self, JoinHandle, Thread};
 
 use super::calls::{CallResult, Listener, notify_all};
+use super::driving::{Drive, DriveEnd, Inner, Owner, Threads};
 use super::indices::CallIndex;
-use super::inner::{Inner, Owner, Threads};
 use super::rules::Rules;
-use super::sleeping::{Lead, LeadEnd, Place};
-use super::table::{Command, Table, Task};
+use super::table::{Command, Place, Table, Task};
 use super::{Call, Client, Guard, wait_all};
 use crate::config::Config;
 use crate::driver::clock::now;
@@ -38,8 +37,8 @@ const SCHEDULES: usize = 300;
 /// So long that no call ends by time.
 pub(super) const LONG: Duration = Duration::from_secs(20);
 
-/// A key of another client. That client watches the key `SEEN`, and holds its own key while this client
-/// holds `SEEN`.
+/// A key of another client. That client watches the key `SEEN`, and holds its own key while this
+/// client holds `SEEN`.
 const OTHERS: &[u8] = b"others";
 const SEEN: &[u8] = b"seen";
 
@@ -101,22 +100,23 @@ impl Network {
         }
     }
 
-    /// Hands results out and takes commands. Returns the end of the lead, if it ends here.
-    fn exchange(&mut self, inner: &Inner, lead: Option<&mut Lead>) -> Option<LeadEnd> {
-        let (is_led, Self { engine, replies, commands, tell, .. }) = (lead.is_some(), self);
+    /// Hands results out and takes commands. Returns the end of the drive, if it ends here.
+    fn exchange(&mut self, inner: &Inner, drive: Option<&mut Drive>) -> Option<DriveEnd> {
+        let (caller_drives, Self { engine, replies, commands, tell, .. }) = (drive.is_some(), self);
         let end = inner.with(|table| {
-            if is_led && table.leader_leaves() {
-                return Some(table.end_lead(None, 0));
+            if caller_drives && table.makes_room() {
+                return Some(table.end_drive(None, 0));
             }
             table.hand_out(engine, false, now(), replies, tell);
-            let end = lead.and_then(|lead| table.end_lead_if_done(lead, now(), || Instant::MAX));
+            let end =
+                drive.and_then(|drive| table.end_drive_if_done(drive, now(), || Instant::MAX));
             if end.is_none() {
                 table.take_commands(commands);
             }
             end
         });
         let wakes_task = tell.iter().any(|listener| matches!(listener, Listener::Task(_)));
-        assert!(!(is_led && wakes_task), "the leader wakes a task");
+        assert!(!(caller_drives && wakes_task), "the driving caller wakes a task");
         notify_all(tell.drain(..));
         end
     }
@@ -150,24 +150,24 @@ impl Network {
 
     /// The I/O thread drives once.
     fn turn(&mut self, inner: &Inner) -> Option<Instant> {
-        assert!(self.exchange(inner, None).is_none(), "no lead ends");
+        assert!(self.exchange(inner, None).is_none(), "no drive ends");
         self.carry_out()
     }
 
     /// Drives in the place of the I/O thread.
-    fn lead(&mut self, inner: &Inner, lead: &mut Lead, sockets: &Bed) -> Option<LeadEnd> {
-        if !inner.with(|table| table.take_commands_of_lead(lead, &mut self.commands))
-            && let Some(end) = self.exchange(inner, Some(lead))
+    fn drive(&mut self, inner: &Inner, drive: &mut Drive, sockets: &Bed) -> Option<DriveEnd> {
+        if !inner.with(|table| table.take_commands_of_drive(drive, &mut self.commands))
+            && let Some(end) = self.exchange(inner, Some(drive))
         {
             return Some(end);
         }
         loop {
             let due = self.carry_out()?;
-            lead.has_written = true;
-            if lead.waits() {
+            drive.has_written = true;
+            if drive.waits() {
                 sockets.sleep(inner.with(|table| table.fall_asleep(Place::Sockets, due)));
             }
-            if let Some(end) = self.exchange(inner, Some(lead)) {
+            if let Some(end) = self.exchange(inner, Some(drive)) {
                 return Some(end);
             }
         }
@@ -196,7 +196,7 @@ impl Bed {
     }
 }
 
-/// The threads that work with the network: the I/O thread, or a caller that leads.
+/// The threads that work with the network: the I/O thread, or a caller that drives.
 #[derive(Default)]
 struct Workers {
     network: Mutex<Option<Network>>,
@@ -216,10 +216,10 @@ impl Threads for Workers {
         true
     }
 
-    fn lead(&self, inner: &Inner, lead: &mut Lead) -> Option<LeadEnd> {
+    fn drive(&self, inner: &Inner, drive: &mut Drive) -> Option<DriveEnd> {
         let mut network = self.network.lock().expect("no panic");
-        let lead = |network: &mut Network| network.lead(inner, lead, &self.sockets);
-        network.as_mut().and_then(lead)
+        let drive = |network: &mut Network| network.drive(inner, drive, &self.sockets);
+        network.as_mut().and_then(drive)
     }
 }
 
@@ -267,7 +267,7 @@ impl Workers {
 pub(super) struct Setup {
     /// How often leases are handed on.
     local_turns: u32,
-    /// Callers that block lead one after another.
+    /// Callers that block drive one after another.
     pub(super) promotes: bool,
 }
 
@@ -411,7 +411,7 @@ fn a_lock_that_lingers_is_taken_again_by_one_at_a_time_and_released_at_the_end()
     });
 }
 
-/// A caller that leads waits for the end of a lock whose holder has other calls to make first.
+/// A caller that drives waits for the end of a lock whose holder has other calls to make first.
 #[test]
 pub(super) fn a_call_does_not_wait_for_the_end_of_another() {
     each(|setup| {
@@ -511,7 +511,7 @@ fn calls_that_are_waited_for_together_all_end_and_a_wait_that_is_over_holds_noth
     });
 }
 
-/// A caller that leads learns of the end, and the I/O thread works on towards it meanwhile.
+/// A caller that drives learns of the end, and the I/O thread works on towards it meanwhile.
 #[test]
 fn a_lock_that_is_given_back_at_the_end_wakes_the_caller_that_works_towards_it() {
     each(|setup| {

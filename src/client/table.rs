@@ -16,12 +16,11 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::calls::{CallResult, Calls};
+use super::calls::{CallResult, Calls, Listener};
 use super::counting::Counting;
 use super::indices::{CallIndex, QueueIndex};
 use super::queues::Queues;
 use super::rules::{Lists, Rules};
-use super::sleeping::Sleeping;
 use super::span::CallSpan;
 use crate::config::Config;
 use crate::driver::{Connecting, Driver, Lease};
@@ -30,6 +29,7 @@ use crate::key::{self, Key};
 use crate::options::LockOptions;
 use crate::query::Query;
 use crate::quorum::NodeMask;
+use crate::rules;
 use crate::time::Instant;
 
 /// A command for the driving thread.
@@ -89,6 +89,72 @@ pub(super) enum Task {
 
 /// Locks that a caller adopts.
 pub(super) type KeysAndTokens = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// Where a thread sleeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// The I/O thread sleeps here, beside the sockets: a caller may drive in its place.
+    Gate,
+    /// The driving thread sleeps here, at the sockets.
+    Sockets,
+}
+
+/// Whether the I/O thread sleeps at its gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum IoThread {
+    /// It is awake, or a thread is waking it: it looks at the table before it sleeps there again.
+    Up,
+    /// It sleeps until `until`, or until a socket is ready.
+    Hears { until: Instant },
+    /// It sleeps until `until`, and hears no socket.
+    IsDeaf { until: Instant },
+}
+
+#[derive(Debug)]
+pub(super) struct Sleeping {
+    /// A driving caller spins. So callers that block drive one after another, also while other
+    /// callers wait.
+    pub(super) promotes: bool,
+    /// A caller drives, or waits for the I/O thread to make room.
+    pub(super) caller_drives: bool,
+    /// A task has begun to wait: before the driving caller hands any result out, it makes room for
+    /// the I/O thread.
+    pub(super) must_leave: bool,
+    /// The thread to wake for new work, and when it wakes by itself; `None` while a thread drives.
+    pub(super) asleep: Option<(Place, Instant)>,
+    pub(super) io_thread: IoThread,
+    /// A lock has begun to linger: the I/O thread must hear of other clients at once.
+    pub(super) must_listen: bool,
+    /// How often callers have driven, and that count at the I/O thread's last look.
+    pub(super) drives: u64,
+    pub(super) drives_seen: u64,
+}
+
+impl Sleeping {
+    pub(super) const fn new(promotes: bool) -> Self {
+        Self {
+            promotes,
+            caller_drives: false,
+            must_leave: false,
+            asleep: None,
+            io_thread: IoThread::Up,
+            must_listen: false,
+            drives: 0,
+            drives_seen: 0,
+        }
+    }
+
+    /// A thread drives.
+    pub(super) const fn wake(&mut self) {
+        self.asleep = None;
+    }
+
+    /// A caller waits for a result of the driving thread.
+    pub(super) fn listens(&mut self, listener: &Listener) {
+        self.must_leave |=
+            self.caller_drives && rules::must_leave(matches!(listener, Listener::Task(_)));
+    }
+}
 
 pub(super) struct Table {
     pub(super) calls: Calls,
@@ -228,5 +294,11 @@ impl Table {
         let key = Key::from_slice(options.share.name(&self.queues.at(queue).key));
         self.end_linger_of_keys(&key);
         self.commands.push(Command::Call(call, Task::Acquire { key, options, ends }, span));
+    }
+
+    /// When something is due in the table.
+    pub(super) fn due_at(&self) -> Instant {
+        let lingering = self.lingering.peek().map_or(Instant::MAX, |Reverse((until, _))| *until);
+        self.next_due.min(lingering)
     }
 }

@@ -5,11 +5,10 @@ use std::io;
 use std::sync::Arc;
 
 use super::calls::{CallKind, CallResult, Listener, notify_all};
+use super::driving::{Drive, DriveEnd, Inner};
 use super::indices::CallIndex;
-use super::inner::Inner;
 use super::rules::Lists;
-use super::sleeping::{Lead, LeadEnd, Place};
-use super::table::{Command, Task};
+use super::table::{Command, Place, Task};
 use crate::driver::clock::now;
 use crate::driver::{Completion, Connecting, Driver, Outcome, Poller};
 use crate::engine::OpId;
@@ -93,25 +92,25 @@ impl Worker {
     }
 
     /// A caller drives in the place of the I/O thread. `None` if the I/O thread has to.
-    pub(super) fn lead(&mut self, lead: &mut Lead) -> Option<LeadEnd> {
-        // The thread that drove before may have carried the leader's command out.
-        if !self.inner.with(|table| table.take_commands_of_lead(lead, &mut self.commands)) {
+    pub(super) fn drive(&mut self, drive: &mut Drive) -> Option<DriveEnd> {
+        // The thread that drove before may have carried the driving caller's command out.
+        if !self.inner.with(|table| table.take_commands_of_drive(drive, &mut self.commands)) {
             self.gather();
-            if let Some(end) = self.exchange(Some(lead)) {
+            if let Some(end) = self.exchange(Some(drive)) {
                 return Some(end);
             }
         }
         loop {
             let time = self.read_before_commands()?;
             let due = self.carry_out(1, time)?;
-            lead.has_written = true;
-            if lead.waits() {
-                let due = due.min(lead.ends);
+            drive.has_written = true;
+            if drive.waits() {
+                let due = due.min(drive.ends);
                 let until = self.inner.with(|table| table.fall_asleep(Place::Sockets, due));
                 while self.poller.pass(&mut self.driver, within(until)).ok()? && !self.has_news() {}
             }
             self.gather();
-            if let Some(end) = self.exchange(Some(lead)) {
+            if let Some(end) = self.exchange(Some(drive)) {
                 return Some(end);
             }
         }
@@ -294,8 +293,8 @@ impl Worker {
     }
 
     /// Hands out results and takes commands under one lock of the mutex, then notifies listeners. A
-    /// leader whose lead ends here takes no commands.
-    fn exchange(&mut self, lead: Option<&mut Lead>) -> Option<LeadEnd> {
+    /// driving caller whose drive ends here takes no commands.
+    fn exchange(&mut self, drive: Option<&mut Drive>) -> Option<DriveEnd> {
         let Self { driver, inner, commands, replies, tell, .. } = self;
         let has_calls = !self.asks.is_empty() || !self.connecting.is_empty();
         self.voters = driver.engine().voters();
@@ -306,8 +305,8 @@ impl Worker {
             if let Some((names, electorate)) = lists {
                 table.lists = Lists { names, electorate, are_to_change };
             }
-            if lead.is_some() && table.leader_leaves() {
-                end = Some(table.end_lead(None, 0));
+            if drive.is_some() && table.makes_room() {
+                end = Some(table.end_drive(None, 0));
                 return;
             }
             let has_lost = driver.take_loss();
@@ -317,8 +316,8 @@ impl Worker {
                 let calls = if has_calls { Instant::default() } else { Instant::MAX };
                 calls.min(driver.next_deadline().unwrap_or(Instant::MAX))
             };
-            if let Some(lead) = lead {
-                end = table.end_lead_if_done(lead, time, due);
+            if let Some(drive) = drive {
+                end = table.end_drive_if_done(drive, time, due);
             }
             if end.is_none() {
                 table.take_commands(commands);

@@ -71,8 +71,8 @@ rules! { CLIENT:
     /// A lease is taken again although too little of it is left.
     SpentLeaseRetaken => ByClientTest { true }
 
-    /// The leader wakes no task: the executor may queue the task behind the leader itself.
+    /// A driving caller wakes no task: the executor may queue the task behind that caller itself.
     fn must_leave(waits_for_task: bool) -> bool { waits_for_task }
-    /// The leader hands out a result that a task waits for.
-    LeaderWakesTask => ByClientTest { false }
+    /// A driving caller hands out a result that a task waits for.
+    DrivingCallerWakesTask => ByClientTest { false }
 }

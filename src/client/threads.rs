@@ -1,6 +1,6 @@
 //! [`Loop`]: the driver, and the threads that drive it. The I/O thread sleeps at its own gate.
 //! There it hears when a socket is ready, unless it has left the sockets to the callers. A blocked
-//! caller leads: it drives until its call is done, so that no thread has to wake another.
+//! caller drives: it drives until its call is done, so that no thread has to wake another.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, RawFd};
@@ -10,10 +10,10 @@ use std::sync::PoisonError;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Registry, Token, Waker};
 
-use super::inner::{Inner, Threads};
-use super::sleeping::{Lead, LeadEnd, Place};
+use super::driving::{Drive, DriveEnd, Inner, Threads};
 use super::span;
 use super::sync::{Mutex, MutexGuard};
+use super::table::Place;
 use super::worker::Worker;
 use crate::driver::clock::now;
 use crate::time::Instant;
@@ -137,12 +137,12 @@ impl Threads for Loop {
         !self.fork.clone().detected_fork()
     }
 
-    fn lead(&self, _inner: &Inner, lead: &mut Lead) -> Option<LeadEnd> {
+    fn drive(&self, _inner: &Inner, drive: &mut Drive) -> Option<DriveEnd> {
         // Poisoned: the I/O thread has panicked, and every call is about to end.
         let mut place = self.worker.lock().ok()?;
         let worker = place.as_mut()?;
-        let led = catch_unwind(AssertUnwindSafe(|| span::outside(|| worker.lead(lead))));
-        led.unwrap_or_else(|_| {
+        let driven = catch_unwind(AssertUnwindSafe(|| span::outside(|| worker.drive(drive))));
+        driven.unwrap_or_else(|_| {
             // The I/O thread ends, and with it every call.
             drop(catch_unwind(AssertUnwindSafe(|| *place = None)));
             None
