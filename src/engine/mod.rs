@@ -32,7 +32,6 @@
 //! - Each operation ends with one event, whatever the nodes do.
 
 mod calls;
-mod care;
 mod core;
 mod course;
 mod door;

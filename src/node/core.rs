@@ -5,14 +5,13 @@ use std::time::Duration;
 use bytes::BytesMut;
 
 use super::admission::History;
-use super::backoff::Backoff;
 use super::channel::Channel;
 use super::debt::Debts;
 use super::greeting::{Facts, Login};
 use super::pending::{Pending, PendingQueue, Request};
 use super::reading::Reading;
 use super::state::{Connection, NodeState, Now, Room, State, Timeouts};
-use super::trouble::Trouble;
+use super::trouble::{Backoff, Trouble};
 use crate::command::Dialect;
 #[cfg(feature = "metrics")]
 use crate::count::NodeCounts;

@@ -18,7 +18,6 @@
 //!   blames a node only by `attended`.
 
 mod admission;
-mod backoff;
 mod channel;
 mod core;
 mod debt;
@@ -29,7 +28,6 @@ mod pending;
 mod reading;
 mod standing;
 mod state;
-mod subscribing;
 #[cfg(test)]
 pub(crate) mod tests;
 mod trouble;

@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use super::admission::{self, AdmissionRules, Standing};
-use super::backoff::DELAY_MAX;
 use super::core::Node;
 use super::greeting::{self, Facts, Login};
 use super::pending::{GreetingPart, Pending, Request};
 use super::state::{Now, State};
+use super::trouble::DELAY_MAX;
 use crate::command::{Dialect, ReleaseStep};
 use crate::error::Cause;
 use crate::guards::{FailoverGuard, RestartGuard};

@@ -1,17 +1,21 @@
 //! Extensions: the client sends a compare-and-extend to each node that may hold the key, and a SET
-//! to each node that forgot it (`heal.rs`). A quorum of both wins.
+//! to each node that forgot it. A quorum of both wins.
 //!
 //! # Invariants
 //!
 //! - A written extension moves the deadline at once to the earlier of the old and the new one,
 //!   because it may shorten the lease. Only a quorum moves the deadline on.
 //! - A quorum that confirms an extension after the old deadline comes too late: the lease is lost.
-//! - A compare-and-extend creates no key: each form compares first. Only the SET of `heal.rs` does.
+//! - A compare-and-extend creates no key: each form compares first. Only the SET does.
+//! - If a node that held the key answers that the key is gone, a client deleted the key there. The
+//!   node never gets the token again, unless it restarted, was a replica, or was silent for a TTL.
+//! - Only a node that may vote gets the token. One that has restarted gives nobody a vote until all
+//!   that it may have forgotten is over.
+//! - Such a SET is a SET: the release goes behind it, and its node may hold the key meanwhile.
 //! - Where a shorter extension of the lease may still run, the client sends no extension that is
 //!   longer. Where a delete may still run, it sends none.
 
 use super::core::Locks;
-use super::fences::Fencing;
 use super::op::{OpId, OpKind, Verdict};
 use super::slot::{LeaseId, Mark, TokenState};
 use super::timers::Timer;
@@ -20,15 +24,12 @@ use crate::engine::event::{Event, LostCause};
 use crate::engine::happenings::Happening;
 use crate::error::{Cause, ExtendError, Vote};
 use crate::node::{Now, Phase, Request};
-use crate::options::LockOptions;
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
 use crate::round::{Decision, Round, Tally};
 use crate::rules;
 use crate::slab::{OpIndex, SlotIndex};
 use crate::time::Instant;
-use crate::token::TokenBytes;
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 impl Locks {
@@ -79,69 +80,7 @@ impl Locks {
             || ends > slot.began + self.settings.max_hold
     }
 
-    /// Begins to take over the lock of a key and token, by extending it to the TTL of the options.
-    /// Of the other options only keep-alive, announced and fence apply: they concern the lease
-    /// itself.
-    pub(in crate::engine) fn adopt(
-        &mut self,
-        key: &[u8],
-        token: &[u8],
-        options: &LockOptions,
-        now: Instant,
-    ) -> Result<OpId, ExtendError> {
-        let (ttl_ms, token, wire_key) = self.checked_adoption(key, token, options.ttl)?;
-        let index = self.ops.open(OpKind::Adopt).ok_or(ExtendError::Full)?;
-        let slot_index = self.open_foreign(&wire_key, token);
-        if let Some(fence) = options.fence {
-            self.slots.at_mut(slot_index).set(Mark::FENCED, true);
-            self.slots.fences.put(slot_index, Fencing::carried(fence));
-        }
-        if options.keep_alive {
-            self.open_keep(index, options.is_announced);
-            self.bind_keep(index, slot_index);
-        }
-        self.slots.at_mut(slot_index).began = now;
-        self.recall_unsettled(slot_index, ttl_ms);
-        self.begin_extension(index, slot_index, ttl_ms, now);
-        Ok(self.ops.id(index))
-    }
-
-    /// Another adoption of a lock begins, in this slot.
-    fn recall_unsettled(&mut self, slot_index: SlotIndex, ttl_ms: u32) {
-        let slot = self.slots.at_mut(slot_index);
-        if !self.led_back.is_empty() {
-            slot.tainted = slot.tainted.union(self.led_back);
-            slot.set(Mark::DOUBTED, true);
-        }
-        for left in &self.unsettled {
-            if left.key != slot.key || left.token != slot.token {
-                continue;
-            }
-            slot.tainted = slot.tainted.union(rules::nodes_unsettled(left.nodes));
-            if ttl_ms > left.ttl_ms {
-                slot.set(Mark::DOUBTED, true);
-            }
-        }
-    }
-
-    /// The TTL in milliseconds, the token and the nodes' key of an adoption, if they are possible.
-    pub(in crate::engine) fn checked_adoption<'key>(
-        &self,
-        key: &'key [u8],
-        token: &[u8],
-        ttl: Duration,
-    ) -> Result<(u32, TokenBytes, Cow<'key, [u8]>), ExtendError> {
-        let ttl_ms = self.extension_ttl(ttl)?;
-        let token = TokenBytes::from_wire(token).ok_or(ExtendError::InvalidName)?;
-        let key = self.prefix.wire_key(key).map_err(|_| ExtendError::InvalidName)?;
-        // A delete that is owed would end the lease, and so would the drop of another lease.
-        if rules::is_in_hand(self.slot_in_hand(&key, &token).is_some()) {
-            return Err(ExtendError::Busy);
-        }
-        Ok((ttl_ms, token, key))
-    }
-
-    fn extension_ttl(&self, ttl: Duration) -> Result<u32, ExtendError> {
+    pub(super) fn extension_ttl(&self, ttl: Duration) -> Result<u32, ExtendError> {
         self.checked_ttl(ttl).ok_or_else(|| {
             let (least, most) = self.ttl_range();
             ExtendError::InvalidTtl { ttl, least, most }
@@ -270,6 +209,61 @@ impl Locks {
             }
         }
         is_sent
+    }
+
+    /// Those of the nodes `absent`, which lack the key, that get the token again with this extension.
+    /// An adoption heals none: the client does not know yet whether a quorum holds the lease.
+    pub(super) fn nodes_to_heal(
+        &self,
+        absent: NodeMask,
+        index: OpIndex,
+        slot_index: SlotIndex,
+    ) -> NodeMask {
+        let slot = self.slots.at(slot_index);
+        if absent.is_empty() || !rules::may_heal(self.ops.at(index).kind != OpKind::Adopt) {
+            return NodeMask::EMPTY;
+        }
+        let forgetful = rules::nodes_that_forgot(absent, slot.granted);
+        // The client asks no tainted node of a doubted lease, and a second SET taints its node.
+        let twice = if slot.has(Mark::DOUBTED) { slot.unanswered } else { NodeMask::EMPTY };
+        let sure = rules::nodes_to_heal(forgetful, slot.doubted().union(twice));
+        rules::nodes_healed(sure, self.nodes.voters())
+    }
+
+    /// Writes the SETs of an extension.
+    pub(super) fn heal(
+        &mut self,
+        nodes: NodeMask,
+        index: OpIndex,
+        slot_index: SlotIndex,
+        now: Now,
+    ) {
+        if nodes.is_empty() {
+            return;
+        }
+        self.encode_plain_set(slot_index);
+        for id in nodes {
+            // As for an extension: half of the count of references is left for the release.
+            let has_room = self.slots.at(slot_index).refs <= u16::MAX / 2;
+            if !has_room || !self.write(id, Request::Set(slot_index), now) {
+                let cause = self.nodes.at(id).cause();
+                let op = self.ops.at_mut(index);
+                op.tally.no(id);
+                op.blame(id, cause);
+                continue;
+            }
+            self.observe(Happening::Healed { node: id, slot: slot_index });
+            let slot = self.slots.at_mut(slot_index);
+            if slot.unanswered.contains(id) {
+                // The answer to this SET says nothing of the first, which may still run.
+                slot.tainted.insert(id);
+            }
+            slot.holds = rules::with_healed(slot.holds, NodeMask::of(id));
+            slot.unanswered.insert(id);
+            let op = self.ops.at_mut(index);
+            op.round.written.insert(id);
+            op.tally.open.insert(id);
+        }
     }
 
     fn encode_extension(&mut self, slot_index: SlotIndex, step: ExtendStep) {

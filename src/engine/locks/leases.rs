@@ -1,4 +1,5 @@
-//! Leases: the engine's care for one, how its deadline moves, and how it is lost or given away.
+//! Leases: the engine's care for one, how its deadline moves, and how it is lost or given away. Beside
+//! an announced lease stands its claim, a key that names the holder.
 //!
 //! # Invariants
 //!
@@ -15,21 +16,31 @@
 //! - An adoption that fails may leave an extension on a connection that ends. The client remembers the
 //!   node: it does not count in a longer adoption of the same lock, unless it surely restarted since.
 //! - A node whose address has led back to an older process counts in no adoption until it restarts.
+//! - No vote, no deadline and no call depends on the claim of an
+//!   [`announced`](crate::LockOptions::announced) lease: the client ignores the answers to its
+//!   commands.
+//! - The client writes a claim only while its term lasts, to a node that has just shown that it
+//!   holds the lease's token. The claim stays there no longer than the TTL of that lease.
 
-use super::core::{Done, Locks};
+use super::core::{Claimed, Done, Locks, third};
 use super::op::{OpKind, Verdict};
 use super::slot::{LeaseId, Mark, Slot, TokenInput, TokenState, Unsettled};
 use super::timers::Timer;
-use crate::engine::care::third;
+use crate::claim::{CLAIM_SUFFIX, Claim};
+use crate::command::{append_claim, append_release};
 use crate::engine::event::LostCause;
 use crate::engine::happenings::Happening;
 use crate::error::DetachError;
-use crate::node::{Now, Request};
+use crate::key::Key;
+use crate::node::{Now, Process, Request};
 use crate::quorum::{NodeId, NodeMask};
+use crate::resp::encode::append_command;
 use crate::rules;
 use crate::slab::{KeepIndex, OpIndex, SlotIndex};
 use crate::time::Instant;
-use crate::token::TokenBytes;
+use crate::token::{LockToken, TokenBytes};
+
+use std::time::Duration;
 
 /// After an extension that missed its quorum, the random part of the wait is at most this part of a
 /// `node_timeout`.
@@ -273,6 +284,121 @@ impl Locks {
         Some((self.prefix.plain_key(slot.key.as_slice()), &slot.token))
     }
 
+    /// A node answers again after this silence. A new process runs no command that was sent to the
+    /// process before. But the address may lead back to that process.
+    #[cold]
+    pub(in crate::engine) fn node_is_back(
+        &mut self,
+        id: NodeId,
+        silence: Duration,
+        process: Process,
+    ) {
+        let least_ttl = Duration::from_millis(self.settings.least_ttl_ms.into());
+        let is_reborn = process == Process::New;
+        let may_be_first = rules::may_be_first(process == Process::Other, self.reborn.contains(id));
+        if !is_reborn && !may_be_first && silence < least_ttl {
+            return;
+        }
+        if is_reborn {
+            self.reborn.insert(id);
+            self.led_back.remove(id);
+            self.unsettled.iter_mut().for_each(|left| left.nodes.remove(id));
+        } else if may_be_first {
+            self.led_back.insert(id);
+        }
+        let held = |place: &SlotIndex| self.slots.at(*place).state() == TokenState::Held;
+        let leases: Vec<SlotIndex> =
+            self.slots.iter().map(|(index, _)| index).filter(held).collect();
+        for index in leases {
+            let slot = self.slots.at_mut(index);
+            if is_reborn {
+                slot.tainted.remove(id);
+                slot.unanswered.remove(id);
+            } else if may_be_first {
+                // The client has forgotten whether that process has answered its SET.
+                slot.tainted.insert(id);
+                slot.unanswered.insert(id);
+                slot.holds.insert(id);
+            }
+            // The key's time there is over, unless another command has extended it.
+            if silence >= Duration::from_millis(slot.ttl_longest_ms.into())
+                && slot.holds.contains(id)
+            {
+                slot.granted.remove(id);
+                self.note_change(index);
+            }
+        }
+    }
+
+    // ---- claims ----
+
+    /// The engine begins to care for a lease. If the lease is announced, the engine writes its
+    /// claim.
+    #[cold]
+    pub(in crate::engine) fn claim(&mut self, slot_index: SlotIndex, now: Now) {
+        let Some(keep_index) = self.keep_of(slot_index) else { return };
+        if !self.keeps.at(keep_index).is_announced {
+            return;
+        }
+        let slot = self.slots.at(slot_index);
+        let granted = rules::nodes_to_claim(slot.votes(), self.nodes.all());
+        let token = LockToken::new(&slot.token);
+        let since_ms = self.wall.map_or(0, |wall| wall.at(now.real) / 1_000);
+        let value = Claim::write(since_ms, &self.own_name, token.as_bytes());
+        self.keeps.at_mut(keep_index).claim =
+            Some(Claimed { value: TokenBytes::Given(value), nodes: NodeMask::EMPTY });
+        for id in granted {
+            self.write_claim(id, slot_index, now);
+        }
+    }
+
+    /// A node has just shown that it holds the lease's token. If the lease has a claim, the engine
+    /// writes the claim to that node. If the term is over, another client may lead, and its claim
+    /// may stand there.
+    pub(in crate::engine) fn write_claim(&mut self, id: NodeId, slot_index: SlotIndex, now: Now) {
+        let Some(keep_index) = self.keep_of(slot_index) else { return };
+        let Some(claim) = &mut self.keeps.at_mut(keep_index).claim else { return };
+        let slot = self.slots.at(slot_index);
+        // A vote may be older than the end of its connection.
+        if slot.ends <= now.real || !self.nodes.at(id).is_greeted() {
+            return;
+        }
+        let ttl_ms = rules::claim_ttl_ms(slot.ttl_ms, self.settings.max_ttl_ms);
+        self.scratch.clear();
+        append_claim(&mut self.scratch, &claim_key(&slot.key), &claim.value, ttl_ms);
+        if self.nodes.request(id, Request::Tell, &self.scratch, now.attended) {
+            claim.nodes.insert(id);
+        }
+    }
+
+    /// Takes the claim of a lease that is about to be released.
+    pub(in crate::engine) fn take_claim(&mut self, slot_index: SlotIndex) -> Option<Claimed> {
+        let keep_index = self.keep_of(slot_index)?;
+        self.keeps.at_mut(keep_index).claim.take().filter(|_| rules::ends_claim(true))
+    }
+
+    /// The lease was released: deletes its claim from the nodes that have it. A node that cannot be
+    /// reached drops it after its TTL.
+    #[cold]
+    pub(in crate::engine) fn delete_claim(
+        &mut self,
+        claim: &Claimed,
+        slot_index: SlotIndex,
+        now: Now,
+    ) {
+        let key = claim_key(&self.slots.at(slot_index).key);
+        for id in claim.nodes {
+            let Some(step) = self.nodes.release_step(id) else { continue };
+            self.scratch.clear();
+            if rules::is_claim_compared(true) {
+                append_release(&mut self.scratch, step, &key, &claim.value);
+            } else {
+                append_command(&mut self.scratch, &[&b"DEL"[..], &key]);
+            }
+            self.nodes.request(id, Request::Tell, &self.scratch, now.attended);
+        }
+    }
+
     // ---- leases that are given away ----
 
     /// Leaves a lease to its TTL, or to another client with its token.
@@ -364,4 +490,11 @@ impl Locks {
         }
         self.slots.free_if_unnamed(slot_index);
     }
+}
+
+/// The key beside the lock with this key, both as the nodes know them.
+fn claim_key(key: &Key) -> Key {
+    let mut claim = key.clone();
+    claim.extend_from_slice(CLAIM_SUFFIX);
+    claim
 }

@@ -8,7 +8,7 @@ mod batching;
 pub(super) mod core;
 mod extend;
 mod fences;
-mod heal;
+mod keeping;
 mod leases;
 pub(super) mod offers;
 pub(super) mod op;

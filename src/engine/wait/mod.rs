@@ -19,7 +19,6 @@
 //! - A list of waiters is in one place: with the waiter that was woken with it, the slot that it
 //!   won, a wake or a hand-over under way. The message of a hand-over carries a copy to the heir.
 
-mod list;
 mod message;
 mod outside;
 mod steps;
@@ -48,8 +47,7 @@ pub(super) use outside::{Action, HolderAnswer, Input, Meant, Reach, Text, View, 
 pub(super) use turns::{Heir, Terms, Waiting};
 pub(super) use waiter::safety_poll;
 
-use list::{Entry, List, Receipt};
-use message::{WaiterId, waiter_of};
+use message::{Entry, List, Receipt, WaiterId, waiter_of};
 use outside::Actions;
 use turns::{WaitQueue, Wake, Wakes};
 use waiter::{WaitState, Waiter};

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::list::List;
-use super::message::{self, Listed, MessageKind, Offer, RawToken, WaiterId};
+use super::message::{self, List, Listed, MessageKind, Offer, RawToken, WaiterId};
 use crate::client_name::ClientId;
 use crate::key::{Key, hash};
 use crate::node::Phase;

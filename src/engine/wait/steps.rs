@@ -42,8 +42,7 @@
 //! | | due, and the holder was told of an offer a while ago | asking: introduction | asks the next |
 //! | | due otherwise | asking: poll | asks for the holder's token: at the node of its holder, or at the next node |
 
-use super::list::List;
-use super::message::RawToken;
+use super::message::{List, RawToken};
 use super::outside::{Action, HolderAnswer, Input, Reach};
 use super::waiter::{
     Early, FIRST_POLL, FIRST_POLL_TRIPS, LOOKS, NEXT_LOOK, POLL_A_TURN, POLL_A_TURN_TRIPS,

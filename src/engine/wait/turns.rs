@@ -10,9 +10,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::list::{Entry, List};
 use super::message::{
-    self, Listed, MessageKind, Offer, RawToken, WaiterId, token_of_wake, waiter_id,
+    self, Entry, List, Listed, MessageKind, Offer, RawToken, WaiterId, token_of_wake, waiter_id,
 };
 use super::outside::{Action, Actions, Input, Successor, View};
 use super::waiter::{Scene, Waiter};

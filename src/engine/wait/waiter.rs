@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::list::{Carried, Entry};
-use super::message::{Listed, MessageKind, RawToken, WaiterId, token_of, wait_ms, waited_us};
+use super::message::{
+    Carried, Entry, Listed, MessageKind, RawToken, WaiterId, token_of, wait_ms, waited_us,
+};
 use super::outside::{Action, Actions, Successor, Text, View, WaitCall};
 use crate::client_name::ClientId;
 use crate::node::Phase;

@@ -1,18 +1,27 @@
-//! Leases that are kept alive: the engine extends each in time, by itself.
+//! Extensions that a caller does not ask for by its lease: a client keeps its leases alive, and adopts
+//! a lock by its key and token.
 //!
 //! # Invariants
 //!
 //! - The engine's own extensions obey all rules of a caller's extension: one at a time, never after
 //!   the deadline, never behind a release. Only a quorum moves the deadline on.
 
+use super::core::Locks;
+use super::fences::Fencing;
+use super::op::{OpId, OpKind};
+use super::slot::Mark;
 use crate::engine::event::LostCause;
 use crate::engine::happenings::Happening;
-use crate::engine::locks::core::Locks;
-use crate::engine::locks::op::OpKind;
+use crate::error::ExtendError;
 use crate::node::Now;
+use crate::options::LockOptions;
 use crate::rules;
 use crate::slab::{KeepIndex, OpIndex, SlotIndex};
 use crate::time::Instant;
+use crate::token::TokenBytes;
+
+use std::borrow::Cow;
+use std::time::Duration;
 
 impl Locks {
     /// Does what is due for a lease in the engine's care.
@@ -79,5 +88,69 @@ impl Locks {
         }
         self.slots.free_if_unnamed(slot_index);
         self.plan_extension(slot_index, outcome, now);
+    }
+
+    // ---- adoption ----
+
+    /// Begins to take over the lock of a key and token, by extending it to the TTL of the options.
+    /// Of the other options only keep-alive, announced and fence apply: they concern the lease
+    /// itself.
+    pub(in crate::engine) fn adopt(
+        &mut self,
+        key: &[u8],
+        token: &[u8],
+        options: &LockOptions,
+        now: Instant,
+    ) -> Result<OpId, ExtendError> {
+        let (ttl_ms, token, wire_key) = self.checked_adoption(key, token, options.ttl)?;
+        let index = self.ops.open(OpKind::Adopt).ok_or(ExtendError::Full)?;
+        let slot_index = self.open_foreign(&wire_key, token);
+        if let Some(fence) = options.fence {
+            self.slots.at_mut(slot_index).set(Mark::FENCED, true);
+            self.slots.fences.put(slot_index, Fencing::carried(fence));
+        }
+        if options.keep_alive {
+            self.open_keep(index, options.is_announced);
+            self.bind_keep(index, slot_index);
+        }
+        self.slots.at_mut(slot_index).began = now;
+        self.recall_unsettled(slot_index, ttl_ms);
+        self.begin_extension(index, slot_index, ttl_ms, now);
+        Ok(self.ops.id(index))
+    }
+
+    /// Another adoption of a lock begins, in this slot.
+    fn recall_unsettled(&mut self, slot_index: SlotIndex, ttl_ms: u32) {
+        let slot = self.slots.at_mut(slot_index);
+        if !self.led_back.is_empty() {
+            slot.tainted = slot.tainted.union(self.led_back);
+            slot.set(Mark::DOUBTED, true);
+        }
+        for left in &self.unsettled {
+            if left.key != slot.key || left.token != slot.token {
+                continue;
+            }
+            slot.tainted = slot.tainted.union(rules::nodes_unsettled(left.nodes));
+            if ttl_ms > left.ttl_ms {
+                slot.set(Mark::DOUBTED, true);
+            }
+        }
+    }
+
+    /// The TTL in milliseconds, the token and the nodes' key of an adoption, if they are possible.
+    pub(in crate::engine) fn checked_adoption<'key>(
+        &self,
+        key: &'key [u8],
+        token: &[u8],
+        ttl: Duration,
+    ) -> Result<(u32, TokenBytes, Cow<'key, [u8]>), ExtendError> {
+        let ttl_ms = self.extension_ttl(ttl)?;
+        let token = TokenBytes::from_wire(token).ok_or(ExtendError::InvalidName)?;
+        let key = self.prefix.wire_key(key).map_err(|_| ExtendError::InvalidName)?;
+        // A delete that is owed would end the lease, and so would the drop of another lease.
+        if rules::is_in_hand(self.slot_in_hand(&key, &token).is_some()) {
+            return Err(ExtendError::Busy);
+        }
+        Ok((ttl_ms, token, key))
     }
 }
