@@ -7,11 +7,9 @@ use redbolt::inspect::NodeState;
 
 use crate::examined::{Clients, Examined, RELEASING};
 use crate::fitness::{Check, Level, QUORUM, judge_set};
+use crate::inspect::SET_MARKER;
 use crate::output::short;
 use crate::remedy::{remedy, with_remedy};
-
-/// The name of a refused marker among the commands.
-const MARKER: &str = "SET redbolt:since:*";
 
 /// The state and the remedy of a node whose last replica is gone.
 const HAD_REPLICAS: &str = "had replicas until lately: it votes when repl-backlog-ttl (1 h by \
@@ -232,7 +230,7 @@ impl Judge<'_> {
                  woken by its release: grant &redbolt:*",
             );
         }
-        if self.node.refusal(MARKER) == Some(Cause::KeyDenied) {
+        if self.node.refusal(SET_MARKER) == Some(Cause::KeyDenied) {
             self.note(
                 "the user may not write the keys redbolt:since:*. When this node was a replica, or is \
                  a master with replicas that restarts, each new client waits for the longest TTL \
@@ -416,7 +414,7 @@ mod tests {
             (&[("DEL", NoPermission)], Level::Ok, "instead of one: grant +del"),
             (&[("GET", NoPermission), ("PTTL", NoPermission)], Level::Ok, "grant +get +pttl"),
             (&[("PUBLISH", KeyDenied)], Level::Ok, "&redbolt:*"),
-            (&[(MARKER, KeyDenied)], Level::Ok, "~redbolt:since:*"),
+            (&[(SET_MARKER, KeyDenied)], Level::Ok, "~redbolt:since:*"),
         ];
         for (refused, verdict, words) in table {
             let mut nodes = three();

@@ -60,7 +60,7 @@ fn lines(client: &Client, listing: &Listing, interval: Duration) -> Vec<String> 
         let text = wrap(&format!("not searched: {nodes}"), 2, width());
         lines.extend(text.lines().map(|line| paint.red(line)));
     }
-    let table = |count| long_table(locks.iter().take(count)).narrow(width());
+    let table = |count| long_table(locks.iter().take(count)).fit(width());
     // The last line tells the time, and the terminal needs one for its cursor.
     let room = height().saturating_sub(2 + lines.len());
     let fits = |count: usize| {

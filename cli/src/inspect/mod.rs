@@ -18,7 +18,7 @@ use redbolt::{Cause, Client, LockError};
 
 pub(crate) use clients::{Clients, SeenClient, Unlisted, clients};
 use clients::{list, may_list};
-pub(crate) use nodes::{NodeReport, examine};
+pub(crate) use nodes::{NodeReport, SET_MARKER, examine};
 pub(crate) use search::{Listing, Searched, search};
 
 /// A lock as the nodes show it at one moment.

@@ -39,8 +39,11 @@ impl NodeReport {
 /// A value that is not any client's token.
 const NOBODY: &[u8] = b"redbolt:nobody";
 
-/// A key like the markers that tell since when a node has been a master.
-const MARKER: &[u8] = b"redbolt:since:permissions";
+/// The trial to write a marker that tells since when a node has been a master.
+pub(crate) const SET_MARKER: &str = "SET redbolt:since:*";
+
+/// A key like those markers.
+const MARKER_KEY: &[u8] = b"redbolt:since:permissions";
 
 /// The channel to try: locks use channels with the same prefix.
 const CHANNEL: &[u8] = b"redbolt:permissions";
@@ -70,7 +73,7 @@ type Trial<'a> = (&'static str, Vec<&'a [u8]>);
 fn trials(key: &[u8]) -> [Trial<'_>; 9] {
     [
         ("SET", vec![b"SET", key, NOBODY, b"NX", b"PX", b"0"]),
-        ("SET redbolt:since:*", vec![b"SET", MARKER, b"1", b"NX", b"PX", b"0"]),
+        (SET_MARKER, vec![b"SET", MARKER_KEY, b"1", b"NX", b"PX", b"0"]),
         ("GET", vec![b"GET", key]),
         ("PTTL", vec![b"PTTL", key]),
         ("PUBLISH", vec![b"PUBLISH", CHANNEL, b""]),
@@ -78,7 +81,7 @@ fn trials(key: &[u8]) -> [Trial<'_>; 9] {
         ("DELEX", vec![b"DELEX", key, b"IFEQ", NOBODY]),
         ("EVAL", vec![b"EVAL", b"return 0", b"1", key]),
         // The marker is one that no client has written.
-        ("DEL", vec![b"DEL", MARKER]),
+        ("DEL", vec![b"DEL", MARKER_KEY]),
     ]
 }
 

@@ -193,7 +193,8 @@ fn on_a_narrow_terminal_a_holder_has_a_line_of_its_own() {
         terminal.forget();
         terminal.read_until("q or Ctrl-C ends");
     }
-    let line = format!("\x1b[K\r\n    run/sh on {}, process {}", hostname(), running.pid());
+    let line =
+        format!("\x1b[K\r\n    holder    run/sh on {}, process {}", hostname(), running.pid());
     assert!(terminal.text().contains(&line), "{}", terminal.text());
     terminal.write("q");
     assert_eq!(terminal.end().0, Some(0));
