@@ -12,10 +12,8 @@
 use std::cmp::Reverse;
 use std::time::Duration;
 
-use super::calls::{CallKind, CallResult, Left, Listener, Stage};
+use super::calls::{CallIndex, CallKind, CallResult, Left, Listener, QueueIndex, Refused, Stage};
 use super::counting::Moment;
-use super::indices::{CallIndex, QueueIndex};
-use super::refused::Refused;
 use super::rules::Rules;
 use super::span::CallSpan;
 use super::table::{Command, Table, Task};
@@ -39,10 +37,7 @@ impl Table {
         span: &mut CallSpan,
         now: Instant,
     ) -> Result<CallIndex, LockError> {
-        if self.is_closed {
-            return Err(LockError::Closed);
-        }
-        let call = self.calls.open(CallKind::Lock).ok_or(LockError::Full)?;
+        let call = self.open(CallKind::Lock)?;
         let Some(queue) = self.queues.enter_for(key, options.share, patience.is_patient, now)
         else {
             self.calls.close(call);
@@ -191,7 +186,7 @@ impl Table {
         may_pass: bool,
         now: impl FnOnce() -> Instant,
     ) -> Listener {
-        let lease = match self.pass_on_if(may_pass, queue, lease, now) {
+        let lease = match self.pass_on(may_pass, queue, lease, now) {
             Ok(listener) => return listener,
             Err(lease) => lease,
         };
@@ -223,15 +218,19 @@ impl Table {
     }
 
     /// Hands the lease to the next call in its queue, without asking any node. If there is none,
-    /// the lease may linger. Returns the lease if it may do neither. Reads the clock only if the
-    /// time matters.
-    fn pass_on(
+    /// the lease may linger. Returns the lease if it may do neither, or not `may_pass`. Reads the
+    /// clock only if the time matters.
+    pub(super) fn pass_on(
         &mut self,
+        may_pass: bool,
         queue: QueueIndex,
         lease: Lease,
         now: impl FnOnce() -> Instant,
     ) -> Result<Listener, Lease> {
-        if self.is_closed || !self.queues.is_held_by(queue, lease.id()) {
+        // Others may wait for single keys of a set.
+        let is_ours = !lease.is_set() && !rules::is_known_elsewhere(lease.is_exposed());
+        let is_held = !self.is_closed && self.queues.is_held_by(queue, lease.id());
+        if !may_pass || !is_ours || !is_held {
             return Err(lease);
         }
         self.queues.pull(queue, &mut self.calls);
@@ -256,23 +255,10 @@ impl Table {
         Ok(self.calls.finish(next, CallResult::Lock(Ok(lease))))
     }
 
-    /// As [`pass_on`](Self::pass_on), if the lease may go to another call at all.
-    pub(super) fn pass_on_if(
-        &mut self,
-        may_pass: bool,
-        queue: QueueIndex,
-        lease: Lease,
-        now: impl FnOnce() -> Instant,
-    ) -> Result<Listener, Lease> {
-        // Others may wait for single keys of a set.
-        let is_ours = !lease.is_set() && !rules::is_known_elsewhere(lease.is_exposed());
-        if may_pass && is_ours { self.pass_on(queue, lease, now) } else { Err(lease) }
-    }
-
     // ---- leases that linger ----
 
     /// No call of this process waits for the lease: it lingers, if it may.
-    pub(super) fn begin_linger(
+    fn begin_linger(
         &mut self,
         queue: QueueIndex,
         lease: Lease,
@@ -297,7 +283,7 @@ impl Table {
 
     /// A call takes the lease that lingers for its key. If the lease does not suit the call, the
     /// client releases it, and the call follows the release.
-    pub(super) fn retake(&mut self, queue: QueueIndex, call: CallIndex, now: Instant) -> bool {
+    fn retake(&mut self, queue: QueueIndex, call: CallIndex, now: Instant) -> bool {
         let here = self.queues.at_mut(queue);
         let (Some(lease), Some(holder)) = (&here.lingering, &mut here.holder) else { return false };
         let wanted = &self.calls.at(call).options;

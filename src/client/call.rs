@@ -1,4 +1,4 @@
-//! [`Call`]: a call of a client, to block on or to await.
+//! [`Call`]: a call of a client or of a guard, to block on or to await.
 
 use std::fmt;
 use std::future::Future;
@@ -7,11 +7,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::calls::{Listener, Taken};
+use super::calls::{CallResult, Listener, Taken};
 use super::driving::{Caller, Owner};
-use super::request::{CallRequest, Done, PendingCall};
+use super::guard::Guard;
+use super::request::{self, CallRequest, Done, PendingCall};
 use crate::driver::clock::now;
+use crate::error::{DetachError, ExtendError, UnlockError, Unlocked};
 use crate::time::Instant;
+use crate::token::LockToken;
 
 /// A call of a [`Client`](crate::Client). It begins when the caller first waits for it or polls it,
 /// and its timeouts count from then.
@@ -127,6 +130,89 @@ impl<T> Future for Call<'_, T> {
             pending.look(Listener::Task(context.waker().clone()), Caller::GoesOn)
         });
         value.map_or(Poll::Pending, Poll::Ready)
+    }
+}
+
+impl Guard {
+    /// Moves the end of the lock to `ttl` from now, on a quorum of nodes. A node that forgot the
+    /// key gets it again, and counts. Costs one round trip to the slowest node of the fastest
+    /// quorum, at most `node_timeout`, or `connect_timeout` if a quorum needs nodes that still
+    /// connect.
+    ///
+    /// A dropped call may still extend the lock; the guard then keeps the earlier of the two
+    /// deadlines.
+    ///
+    /// # Errors
+    ///
+    /// A failed extension deletes nothing. On [`ExtendError::Lost`] and [`ExtendError::Expired`]
+    /// the lock is over: stop the work. On [`ExtendError::NoQuorum`] try again until
+    /// [`deadline`](Self::deadline), which is now the earlier of the old and the new one.
+    /// [`ExtendError::InvalidTtl`], [`ExtendError::LimitReached`], [`ExtendError::Busy`] (a dropped
+    /// call still runs), [`ExtendError::Full`] and [`ExtendError::Closed`] leave the lock as it is.
+    pub fn extend(&mut self, ttl: Duration) -> Call<'_, Result<(), ExtendError>> {
+        let owner = Arc::clone(&self.owner);
+        Call::new(owner, CallRequest::Extend { guard: self, ttl }, request::extended)
+    }
+
+    /// Moves the end of the lock to the TTL of its call from now, if at most two thirds of that TTL
+    /// are left. Otherwise it costs a clock read. Call it between the steps of long work.
+    ///
+    /// # Errors
+    ///
+    /// As [`extend`](Self::extend). While the lock is held, [`ExtendError::NoQuorum`] and
+    /// [`ExtendError::Busy`] count as success: the next call tries again.
+    pub fn extend_if_due(&mut self) -> Call<'_, Result<(), ExtendError>> {
+        let (owner, ttl) = (Arc::clone(&self.owner), self.ttl);
+        let is_due = self.remaining() <= ttl / 3 * 2;
+        let request = if is_due {
+            CallRequest::Extend { guard: self, ttl }
+        } else {
+            CallRequest::Ended(Some(CallResult::Extend(Ok(()))))
+        };
+        Call::new(owner, request, request::kept)
+    }
+
+    /// Releases the lock. The call is done when a quorum has confirmed the release, or when no
+    /// quorum can: one round trip to the quorum, at most `node_timeout`. It is done at once, with
+    /// [`Unlocked::Released`], if the lease goes to the next waiter of this client or
+    /// [lingers](crate::LockOptions::linger). Then the nodes still hold the key.
+    ///
+    /// # Errors
+    ///
+    /// [`UnlockError::NotHeld`]: the lock was over before, so another holder may have been at work
+    /// at the same time. If you know that already, drop the guard instead. [`UnlockError::Full`]:
+    /// the client still releases the lock, without a result. [`UnlockError::Closed`].
+    pub fn unlock(self) -> Call<'static, Result<Unlocked, UnlockError>> {
+        let owner = Arc::clone(&self.owner);
+        Call::new(owner, CallRequest::Unlock(Some(self)), request::unlocked)
+    }
+
+    /// Gives the lock away and returns its token; for several keys, the token of the first. Ask
+    /// [`token_of`](Self::token_of) for the other tokens before you detach. The lock stays until
+    /// its TTL ends, or until a client with key and token releases or adopts it
+    /// ([`unlock_token`](crate::Client::unlock_token), [`adopt_all`](crate::Client::adopt_all)).
+    /// The guard is over. From then on this client writes no command that changes a key by that
+    /// token. Costs no round trip.
+    ///
+    /// A dropped call may have given the lock away.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Driver::detach`](crate::driver::Driver::detach), [`DetachError::Full`] and
+    /// [`DetachError::Closed`]. The guard stays as it is.
+    pub fn detach(&mut self) -> Call<'_, Result<LockToken, DetachError>> {
+        let owner = Arc::clone(&self.owner);
+        Call::new(owner, CallRequest::Detach { guard: self }, request::detached)
+    }
+
+    /// Done when the lock is over: as soon as the client knows of the loss, and at the lock's
+    /// deadline at the latest, even when every node is silent. It is also done when the client is
+    /// shut down, because the client can report no loss after that.
+    ///
+    /// Await it in a `select!` beside the work, or wait for it in a thread of its own. You can drop
+    /// the call and make it again at any time.
+    pub fn lost(&self) -> Call<'_, ()> {
+        Call::new(Arc::clone(&self.owner), CallRequest::Loss(self), request::lost)
     }
 }
 

@@ -8,6 +8,7 @@
 //! - Each thread notifies listeners and drops wakers outside of the table's mutex: both may run an
 //!   executor's code.
 
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,8 +16,6 @@ use std::task::Waker;
 use std::time::Duration;
 
 use super::counting::Moment;
-use super::indices::{CallIndex, QueueIndex};
-use super::refused::Refused;
 use super::span::CallSpan;
 use super::sync::{AtomicBool, Thread};
 use crate::agreement::Agreement;
@@ -26,8 +25,18 @@ use crate::engine::{LeaseId, NodeHealth, Notice};
 use crate::error::{ConnectError, DetachError, ExtendError, LockError, UnlockError, Unlocked};
 use crate::options::LockOptions;
 use crate::query::NodeAnswers;
-use crate::slab::Slab;
+use crate::slab::{Slab, index_type};
 use crate::time::Instant;
+
+index_type! {
+    /// A call under way.
+    pub(crate) CallIndex
+}
+
+index_type! {
+    /// The queue of a key.
+    pub(crate) QueueIndex
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallKind {
@@ -43,6 +52,38 @@ pub(super) enum CallKind {
     /// A wait for the end of a lock.
     Loss,
     Shutdown,
+}
+
+/// Why a call did not begin.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Refused {
+    Full,
+    Closed,
+}
+
+/// The errors that have both words for it.
+macro_rules! refuses {
+    ($($error:ty),*) => {$(
+        impl From<Refused> for $error {
+            fn from(refused: Refused) -> Self {
+                match refused {
+                    Refused::Full => Self::Full,
+                    Refused::Closed => Self::Closed,
+                }
+            }
+        }
+    )*};
+}
+
+refuses!(LockError, ExtendError, DetachError, UnlockError);
+
+impl From<Refused> for ConnectError {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Full => io::Error::other(LockError::Full).into(),
+            Refused::Closed => io::Error::other("the client is shut down").into(),
+        }
+    }
 }
 
 /// The result of a call.

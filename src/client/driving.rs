@@ -16,9 +16,8 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use super::calls::{CallKind, Stage, Taken, notify_all};
+use super::calls::{CallIndex, CallKind, Stage, Taken, notify_all};
 use super::counting::Counting;
-use super::indices::CallIndex;
 use super::rules::{Lists, Rules};
 use super::sync::{Mutex, Thread};
 use super::table::{Command, IoThread, Place, Table};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::Client;
 use super::call::Call;
 use super::calls::CallResult;
-use super::guard::{self, Guard};
+use super::guard::Guard;
 use super::request::{self, CallRequest, LockRequest};
 use crate::error::LockError;
 use crate::leader::{Led, Sighting};
@@ -39,9 +39,9 @@ impl Client {
         if options.share != Share::Whole {
             let error = LockError::InvalidKeys { why: "an election takes one key without slots" };
             return self
-                .call(CallRequest::Ended(Some(CallResult::Lock(Err(error)))), guard::locked);
+                .call(CallRequest::Ended(Some(CallResult::Lock(Err(error)))), request::locked);
         }
-        self.call(CallRequest::Lock(LockRequest::new(name.as_ref(), options)), guard::locked)
+        self.call(CallRequest::Lock(LockRequest::new(name.as_ref(), options)), request::locked)
     }
 
     /// The leader of the election `name`, and since when it leads; for any other lock, its holder.

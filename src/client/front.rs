@@ -1,8 +1,7 @@
 //! [`Front`]: a client's table and leases before an engine, without threads and sockets. The
 //! simulation drives the part that the callers of a client share, and judges it.
 
-use super::calls::CallResult;
-use super::indices::{CallIndex, QueueIndex};
+use super::calls::{CallIndex, CallResult, QueueIndex};
 use super::rules::{Lists, Rules};
 use super::span::CallSpan;
 use super::table::{Command, Table, Task};
@@ -103,7 +102,7 @@ impl Front {
         now: Instant,
     ) -> Result<Option<Ticket>, UnlockError> {
         let FrontLease { queue, lease } = held;
-        let lease = match self.table.pass_on_if(may_pass, queue, lease, || now) {
+        let lease = match self.table.pass_on(may_pass, queue, lease, || now) {
             Ok(_listener) => return Ok(None),
             Err(lease) => lease,
         };

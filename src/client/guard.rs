@@ -1,16 +1,17 @@
-//! [`Guard`]: a lock that a [`Client`](super::Client) has won.
+//! [`Guard`]: a lease as its caller has it, and its way back. The calls of a guard are in `call`.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::call::Call;
-use super::calls::CallResult;
-use super::held::Held;
-use super::request::{self, CallRequest, Done};
+use super::calls::QueueIndex;
+use super::counting::Hold;
+use super::driving::Owner;
 use crate::driver::Lease;
-use crate::error::{DetachError, ExtendError, LockError, UnlockError, Unlocked};
+use crate::driver::clock::now;
+use crate::engine::LeaseId;
 use crate::quorum::NodeMask;
+use crate::rules;
 use crate::time::Instant;
 use crate::token::LockToken;
 
@@ -25,17 +26,23 @@ use crate::token::LockToken;
 /// [`remaining`](Self::remaining) right before each effect that needs the lock.
 #[must_use = "dropping a guard releases its lock"]
 pub struct Guard {
-    pub(super) held: Held,
+    /// Present until the lease has gone back or away.
+    lease: Option<Lease>,
+    pub(super) owner: Arc<Owner>,
+    pub(super) queue: QueueIndex,
+    pub(super) ttl: Duration,
+    /// An extension that moves the deadline may be under way, or the caller is giving the lease
+    /// away.
+    pub(super) is_busy: bool,
+    hold: Hold,
 }
 
 impl Guard {
-    // ---- state ----
-
-    /// How long the lock is still certainly held; zero when it is over. Costs one clock
-    /// read; no system call.
+    /// How long the lock is still certainly held; zero when it is over. Costs one clock read; no
+    /// system call.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        self.held.remaining()
+        self.lease.as_ref().map_or(Duration::ZERO, Lease::remaining)
     }
 
     /// Whether the lock is still certainly held.
@@ -44,31 +51,29 @@ impl Guard {
         !self.remaining().is_zero()
     }
 
-    /// Whether the client knows that the lock is over (see also [`lost`](Self::lost)). Either no
-    /// quorum can hold it any more, or it is kept alive and its deadline has come. Costs an atomic
-    /// load; it works even when every node is silent.
+    /// As [`Lease::is_lost`]: whether the client knows that the lock is over. It works even when
+    /// every node is silent. [`lost`](Self::lost) waits for it.
     #[must_use]
     pub fn is_lost(&self) -> bool {
-        self.held.lease().is_none_or(Lease::is_lost)
+        self.lease.as_ref().is_none_or(Lease::is_lost)
     }
 
     /// The end of the lease on the clock of [`redbolt::now`](crate::now).
     #[must_use]
     pub fn deadline(&self) -> Instant {
-        self.held.deadline()
+        self.lease.as_ref().map_or_else(Instant::default, Lease::deadline)
     }
 
     /// The key; of several, the first in the order of their bytes.
     #[must_use]
     pub fn key(&self) -> &[u8] {
-        self.held.lease().map_or(&[], Lease::key)
+        self.lease.as_ref().map_or(&[], Lease::key)
     }
 
-    /// Which [slot](crate::LockOptions::slots) of its lock the guard holds, from 0 on; `None` for a
-    /// lock without slots, and for all slots together.
+    /// As [`Lease::slot`].
     #[must_use]
     pub fn slot(&self) -> Option<usize> {
-        self.held.lease().and_then(Lease::slot)
+        self.lease.as_ref().and_then(Lease::slot)
     }
 
     /// The value that the nodes hold, for a resource that can compare it. Once you have read the
@@ -76,130 +81,71 @@ impl Guard {
     /// lease with its guard.
     #[must_use]
     pub fn token(&self) -> Option<LockToken> {
-        self.held.lease().map(Lease::token)
+        self.lease.as_ref().map(Lease::token)
     }
 
-    /// All keys, in the order of their bytes: several if the lock was taken with
-    /// [`lock_all`](crate::Client::lock_all), or to [write](crate::LockOptions::write).
+    /// As [`Lease::keys`].
     pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
-        self.held.lease().into_iter().flat_map(Lease::keys)
+        self.lease.iter().flat_map(Lease::keys)
     }
 
-    /// The [token](Self::token) of one of the keys; `None` for a key that the guard does not hold.
+    /// As [`Lease::token_of`].
     #[must_use]
     pub fn token_of(&self, key: impl AsRef<[u8]>) -> Option<LockToken> {
-        self.held.lease()?.token_of(key)
+        self.lease.as_ref()?.token_of(key)
     }
 
-    /// The [fence](Self::fence) of one of the keys. Each key has its own.
+    /// As [`Lease::fence_of`].
     #[must_use]
     pub fn fence_of(&self, key: impl AsRef<[u8]>) -> Option<u64> {
-        self.held.lease()?.fence_of(key)
+        self.lease.as_ref()?.fence_of(key)
     }
 
-    /// The nodes that granted the lock and still hold it; for several keys, the nodes that hold all
-    /// of them. Late answers add nodes, and take away nodes that lost a key.
+    /// As [`Lease::votes`]: the nodes that hold the lock.
     #[must_use]
     pub fn votes(&self) -> NodeMask {
-        self.held.votes()
+        self.lease.as_ref().map_or(NodeMask::EMPTY, Lease::votes)
     }
 
     /// The fence, if the caller asked for one: see [`Lease::fence`].
     #[must_use]
     pub fn fence(&self) -> Option<u64> {
-        self.held.lease().and_then(Lease::fence)
+        self.lease.as_ref().and_then(Lease::fence)
     }
 
-    // ---- calls ----
+    // ---- inside ----
 
-    /// Moves the end of the lock to `ttl` from now, on a quorum of nodes. A node that forgot the
-    /// key gets it again, and counts. Costs one round trip to the slowest node of the fastest
-    /// quorum, at most `node_timeout`, or `connect_timeout` if a quorum needs nodes that still
-    /// connect.
-    ///
-    /// A dropped call may still extend the lock; the guard then keeps the earlier of the two
-    /// deadlines.
-    ///
-    /// # Errors
-    ///
-    /// A failed extension deletes nothing. On [`ExtendError::Lost`] and [`ExtendError::Expired`]
-    /// the lock is over: stop the work. On [`ExtendError::NoQuorum`] try again until
-    /// [`deadline`](Self::deadline), which is now the earlier of the old and the new one.
-    /// [`ExtendError::InvalidTtl`], [`ExtendError::LimitReached`], [`ExtendError::Busy`] (a dropped
-    /// call still runs), [`ExtendError::Full`] and [`ExtendError::Closed`] leave the lock as it is.
-    pub fn extend(&mut self, ttl: Duration) -> Call<'_, Result<(), ExtendError>> {
-        let owner = Arc::clone(&self.held.owner);
-        Call::new(owner, CallRequest::Extend { held: &mut self.held, ttl }, request::extended)
+    pub(super) fn new(lease: Lease, owner: Arc<Owner>, queue: QueueIndex, ttl: Duration) -> Self {
+        Self { lease: Some(lease), owner, queue, ttl, is_busy: false, hold: Hold::begins() }
     }
 
-    /// Moves the end of the lock to the TTL of its call from now, if at most two thirds of that TTL
-    /// are left. Otherwise it costs a clock read. Call it between the steps of long work.
-    ///
-    /// # Errors
-    ///
-    /// As [`extend`](Self::extend). While the lock is held, [`ExtendError::NoQuorum`] and
-    /// [`ExtendError::Busy`] count as success: the next call tries again.
-    pub fn extend_if_due(&mut self) -> Call<'_, Result<(), ExtendError>> {
-        let (owner, ttl) = (Arc::clone(&self.held.owner), self.held.ttl);
-        let is_due = self.remaining() <= ttl / 3 * 2;
-        let request = if is_due {
-            CallRequest::Extend { held: &mut self.held, ttl }
-        } else {
-            CallRequest::Ended(Some(CallResult::Extend(Ok(()))))
-        };
-        Call::new(owner, request, request::kept)
+    pub(super) fn id(&self) -> Option<LeaseId> {
+        self.lease.as_ref().map(Lease::id)
     }
 
-    /// Releases the lock. The call is done when a quorum has confirmed the release, or when no
-    /// quorum can: one round trip to the quorum, at most `node_timeout`. It is done at once, with
-    /// [`Unlocked::Released`], if the lease goes to the next waiter of this client or
-    /// [lingers](crate::LockOptions::linger). Then the nodes still hold the key.
-    ///
-    /// # Errors
-    ///
-    /// [`UnlockError::NotHeld`]: the lock was over before, so another holder may have been at work
-    /// at the same time. If you know that already, drop the guard instead. [`UnlockError::Full`]:
-    /// the client still releases the lock, without a result. [`UnlockError::Closed`].
-    pub fn unlock(self) -> Call<'static, Result<Unlocked, UnlockError>> {
-        let owner = Arc::clone(&self.held.owner);
-        Call::new(owner, CallRequest::Unlock(Some(self.held)), request::unlocked)
+    /// Takes the lease back from its caller, and says whether it may go to another waiter instead of
+    /// being released.
+    pub(super) fn take_lease(&mut self) -> Option<(Lease, bool)> {
+        let lease = self.lease.take()?;
+        self.owner.inner.counting.held(&self.hold);
+        Some((lease, rules::is_idle(!self.is_busy)))
     }
 
-    /// Gives the lock away and returns its token; for several keys, the token of the first. Ask
-    /// [`token_of`](Self::token_of) for the other tokens before you detach. The lock stays until
-    /// its TTL ends, or until a client with key and token releases or adopts it
-    /// ([`unlock_token`](crate::Client::unlock_token), [`adopt_all`](crate::Client::adopt_all)).
-    /// The guard is over. From then on this client writes no command that changes a key by that
-    /// token. Costs no round trip.
-    ///
-    /// A dropped call may have given the lock away.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`Driver::detach`](crate::driver::Driver::detach), [`DetachError::Full`] and
-    /// [`DetachError::Closed`]. The guard stays as it is.
-    pub fn detach(&mut self) -> Call<'_, Result<LockToken, DetachError>> {
-        let owner = Arc::clone(&self.held.owner);
-        Call::new(owner, CallRequest::Detach { held: &mut self.held }, request::detached)
-    }
-
-    /// Done when the lock is over: as soon as the client knows of the loss, and at the lock's
-    /// deadline at the latest, even when every node is silent. It is also done when the client is
-    /// shut down, because the client can report no loss after that.
-    ///
-    /// Await it in a `select!` beside the work, or wait for it in a thread of its own. You can drop
-    /// the call and make it again at any time.
-    pub fn lost(&self) -> Call<'_, ()> {
-        Call::new(Arc::clone(&self.held.owner), CallRequest::Loss(&self.held), request::lost)
+    /// The caller gave the lock away. Its drop releases nothing.
+    pub(super) fn give_away(&mut self) -> Option<LockToken> {
+        let lease = self.lease.take()?;
+        lease.end();
+        self.owner.inner.with(|table| table.vacate(self.queue, lease.id()));
+        Some(lease.token())
     }
 }
 
-pub(super) fn locked(done: Done<'_, '_>) -> Option<Result<Guard, LockError>> {
-    Some(request::locked(done)?.map(|held| Guard { held }))
-}
-
-pub(super) fn adopted(done: Done<'_, '_>) -> Option<Result<Guard, ExtendError>> {
-    Some(request::adopted(done)?.map(|held| Guard { held }))
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let Some((lease, may_pass)) = self.take_lease() else { return };
+        let (queue, inner) = (self.queue, &self.owner.inner);
+        inner.with_writing(|table| table.give_back(queue, lease, may_pass, now)).notify();
+    }
 }
 
 impl fmt::Debug for Guard {

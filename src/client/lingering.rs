@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use super::calls::CallResult;
-use super::indices::{CallIndex, QueueIndex};
+use super::calls::{CallIndex, CallResult, QueueIndex};
 use super::rules::Rules;
 use super::span::CallSpan;
 use super::table::{Command, Table, Task};

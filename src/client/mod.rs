@@ -24,12 +24,9 @@ mod election;
 #[cfg(feature = "sim")]
 pub(crate) mod front;
 mod guard;
-mod held;
-mod indices;
 #[cfg(test)]
 mod lingering;
 mod queues;
-mod refused;
 mod request;
 mod results;
 mod rules;
@@ -243,7 +240,7 @@ impl Client {
         options: impl Into<LockOptions>,
     ) -> Call<'static, Result<Guard, LockError>> {
         let asked = LockRequest::new(key.as_ref(), options.into().once());
-        self.call(CallRequest::Lock(asked), guard::locked)
+        self.call(CallRequest::Lock(asked), request::locked)
     }
 
     /// Waits for the lock `key` as the `retry` of the options or of the configuration says, by
@@ -262,7 +259,7 @@ impl Client {
     ) -> Call<'static, Result<Guard, LockError>> {
         let asked =
             LockRequest::new(key.as_ref(), options.into().patient(self.owner.inner.rules.retry));
-        self.call(CallRequest::Lock(asked), guard::locked)
+        self.call(CallRequest::Lock(asked), request::locked)
     }
 
     /// One attempt at the locks of all `keys`, 1 to 64 in any order: the caller gets one guard for
@@ -285,7 +282,7 @@ impl Client {
         keys: impl IntoIterator<Item = K>,
         options: impl Into<LockOptions>,
     ) -> Call<'static, Result<Guard, LockError>> {
-        self.call(CallRequest::lock_all(keys, options.into().once()), guard::locked)
+        self.call(CallRequest::lock_all(keys, options.into().once()), request::locked)
     }
 
     /// Waits for the locks of all `keys`, as [`lock`](Self::lock) does for one. Otherwise like
@@ -316,7 +313,7 @@ impl Client {
         options: impl Into<LockOptions>,
     ) -> Call<'static, Result<Guard, LockError>> {
         let options = options.into().patient(self.owner.inner.rules.retry);
-        self.call(CallRequest::lock_all(keys, options), guard::locked)
+        self.call(CallRequest::lock_all(keys, options), request::locked)
     }
 
     /// Takes the lock `key` as [`lock`](Self::lock) does, runs `work`, and releases the lock on
@@ -405,7 +402,7 @@ impl Client {
     ) -> Call<'static, Result<Guard, ExtendError>> {
         let owned = |(key, token): (K, T)| (key.as_ref().to_vec(), token.as_ref().to_vec());
         let (locks, options) = (locks.into_iter().map(owned).collect(), options.into());
-        self.call(CallRequest::Adopt { locks, options }, guard::adopted)
+        self.call(CallRequest::Adopt { locks, options }, request::adopted)
     }
 
     // ---- state ----

@@ -5,9 +5,8 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::time::Duration;
 
-use super::calls::{Calls, Stage};
+use super::calls::{CallIndex, Calls, QueueIndex, Stage};
 use super::counting::Moment;
-use super::indices::{CallIndex, QueueIndex};
 use crate::driver::Lease;
 use crate::engine::LeaseId;
 use crate::key::{self, Key, SLOTS_MAX};

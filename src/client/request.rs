@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::calls::{CallKind, CallResult, Left, Listener, Stage, Taken};
+use super::calls::{CallIndex, CallKind, CallResult, Left, Listener, QueueIndex, Stage, Taken};
 use super::counting::CountedCall;
 use super::driving::{Caller, Drive, Owner, Then};
-use super::held::Held;
-use super::indices::{CallIndex, QueueIndex};
+use super::guard::Guard;
 use super::rules::Lists;
 use super::span::CallSpan;
 use super::sync::{AtomicBool, thread};
@@ -30,14 +29,14 @@ use crate::token::LockToken;
 pub(super) enum CallRequest<'a> {
     Lock(LockRequest),
     Extend {
-        held: &'a mut Held,
+        guard: &'a mut Guard,
         ttl: Duration,
     },
     Detach {
-        held: &'a mut Held,
+        guard: &'a mut Guard,
     },
     /// `None` once the lease has gone to the next caller or to its release.
-    Unlock(Option<Held>),
+    Unlock(Option<Guard>),
     Adopt {
         locks: KeysAndTokens,
         options: LockOptions,
@@ -48,7 +47,7 @@ pub(super) enum CallRequest<'a> {
     },
     /// A task of the driving thread, for a call of that kind.
     Task(CallKind, Option<Task>),
-    Loss(&'a Held),
+    Loss(&'a Guard),
     Shutdown {
         limit: Duration,
     },
@@ -152,19 +151,19 @@ impl CallRequest<'_> {
             Self::Lock(asked) => {
                 asked.begin(owner, caller).map_err(|error| (CallResult::Lock(Err(error)), None))
             }
-            Self::Extend { held, ttl } => {
-                let Some(lease) = held.id() else { return Err(ended(CallKind::Extend)) };
-                let task = Task::Extend { queue: held.queue, lease, ttl: *ttl };
-                begin(owner, caller, CallKind::Extend, task).inspect(|_| held.is_busy = true)
+            Self::Extend { guard, ttl } => {
+                let Some(lease) = guard.id() else { return Err(ended(CallKind::Extend)) };
+                let task = Task::Extend { queue: guard.queue, lease, ttl: *ttl };
+                begin(owner, caller, CallKind::Extend, task).inspect(|_| guard.is_busy = true)
             }
-            Self::Detach { held } => {
-                let Some(lease) = held.id() else { return Err(ended(CallKind::Detach)) };
+            Self::Detach { guard } => {
+                let Some(lease) = guard.id() else { return Err(ended(CallKind::Detach)) };
                 let task = Task::Detach { lease };
-                begin(owner, caller, CallKind::Detach, task).inspect(|_| held.is_busy = true)
+                begin(owner, caller, CallKind::Detach, task).inspect(|_| guard.is_busy = true)
             }
-            Self::Unlock(held) => held
+            Self::Unlock(guard) => guard
                 .take()
-                .map_or_else(|| Err(ended(CallKind::Unlock)), |held| unlock(held, caller)),
+                .map_or_else(|| Err(ended(CallKind::Unlock)), |guard| unlock(guard, caller)),
             Self::Adopt { locks, options } => {
                 let keys: Vec<_> = locks.iter().map(|(key, _)| key).collect();
                 let Ok(keys) = in_order(&keys) else {
@@ -191,11 +190,11 @@ impl CallRequest<'_> {
                 let task = task.take().ok_or_else(|| ended(*kind))?;
                 begin(owner, caller, *kind, task)
             }
-            Self::Loss(held) => {
-                let Some(lease) = held.id().filter(|_| held.is_valid()) else {
+            Self::Loss(guard) => {
+                let Some(lease) = guard.id().filter(|_| guard.is_valid()) else {
                     return Err((CallResult::Lost, None));
                 };
-                PendingCall::begin(owner, caller, |table| table.begin_loss(lease, held.deadline()))
+                PendingCall::begin(owner, caller, |table| table.begin_loss(lease, guard.deadline()))
                     .map_err(|_| (CallResult::Lost, None))
             }
             Self::Shutdown { limit } => {
@@ -222,13 +221,13 @@ fn begin(
 }
 
 /// The lease goes to the next waiter of this client, or lingers. Otherwise the client releases it.
-fn unlock(mut held: Held, caller: Caller) -> Result<PendingCall, Taken> {
-    let (queue, may_pass) = (held.queue, held.may_pass());
-    let Some(lease) = held.take_lease() else { return Err(ended(CallKind::Unlock)) };
+fn unlock(mut guard: Guard, caller: Caller) -> Result<PendingCall, Taken> {
+    let queue = guard.queue;
+    let Some((lease, may_pass)) = guard.take_lease() else { return Err(ended(CallKind::Unlock)) };
     let mut span = CallSpan::current();
     let mut next = Listener::None;
-    let begun = PendingCall::begin(&held.owner, caller, |table| {
-        let lease = match table.pass_on_if(may_pass, queue, lease, now) {
+    let begun = PendingCall::begin(&guard.owner, caller, |table| {
+        let lease = match table.pass_on(may_pass, queue, lease, now) {
             Ok(listener) => {
                 next = listener;
                 return Err(CallResult::Unlock(Ok(Unlocked::Released)));
@@ -410,18 +409,18 @@ impl Drop for PendingCall {
 // ---- how results are made ----
 
 /// A lease that a call has won. Checks the remaining time again.
-pub(super) fn locked(done: Done<'_, '_>) -> Option<Result<Held, LockError>> {
+pub(super) fn locked(done: Done<'_, '_>) -> Option<Result<Guard, LockError>> {
     let CallResult::Lock(result) = done.reply else { return Some(Err(LockError::Closed)) };
     let CallRequest::Lock(asked) = done.request else {
         return Some(Err(result.err().unwrap_or(LockError::Closed)));
     };
     let result = result.and_then(|lease| {
         let queue = done.queue.ok_or(LockError::Closed)?;
-        let held = Held::new(lease, Arc::clone(done.owner), queue, asked.options.ttl);
+        let guard = Guard::new(lease, Arc::clone(done.owner), queue, asked.options.ttl);
         let min_validity = asked.options.min_validity;
         let lists = || done.owner.inner.lists();
-        Lists::check_lease(held.remaining(), min_validity, held.votes(), lists)?;
-        Ok(held)
+        Lists::check_lease(guard.remaining(), min_validity, guard.votes(), lists)?;
+        Ok(guard)
     });
     if let Some(counted) = asked.counted.take() {
         counted.ends(result.as_ref().err());
@@ -431,8 +430,8 @@ pub(super) fn locked(done: Done<'_, '_>) -> Option<Result<Held, LockError>> {
 }
 
 pub(super) fn extended(done: Done<'_, '_>) -> Option<Result<(), ExtendError>> {
-    if let CallRequest::Extend { held, .. } = done.request {
-        held.is_busy = false;
+    if let CallRequest::Extend { guard, .. } = done.request {
+        guard.is_busy = false;
     }
     let CallResult::Extend(result) = done.reply else { return Some(Err(ExtendError::Closed)) };
     Some(result)
@@ -440,7 +439,7 @@ pub(super) fn extended(done: Done<'_, '_>) -> Option<Result<(), ExtendError>> {
 
 /// As [`extended`], but a missed quorum counts as success while the lock is held.
 pub(super) fn kept(done: Done<'_, '_>) -> Option<Result<(), ExtendError>> {
-    let is_valid = matches!(&done.request, CallRequest::Extend { held, .. } if held.is_valid());
+    let is_valid = matches!(&done.request, CallRequest::Extend { guard, .. } if guard.is_valid());
     Some(match extended(done)? {
         // Busy: the engine keeps the lease alive, and an extension is under way.
         Err(ExtendError::NoQuorum(_) | ExtendError::Busy) if is_valid => Ok(()),
@@ -449,12 +448,12 @@ pub(super) fn kept(done: Done<'_, '_>) -> Option<Result<(), ExtendError>> {
 }
 
 pub(super) fn detached(done: Done<'_, '_>) -> Option<Result<LockToken, DetachError>> {
-    let (CallRequest::Detach { held }, CallResult::Detach(result)) = (done.request, done.reply)
+    let (CallRequest::Detach { guard }, CallResult::Detach(result)) = (done.request, done.reply)
     else {
         return Some(Err(DetachError::Closed));
     };
-    held.is_busy = false;
-    Some(result.and_then(|()| held.give_away().ok_or(DetachError::Closed)))
+    guard.is_busy = false;
+    Some(result.and_then(|()| guard.give_away().ok_or(DetachError::Closed)))
 }
 
 pub(super) fn unlocked(done: Done<'_, '_>) -> Option<Result<Unlocked, UnlockError>> {
@@ -463,7 +462,7 @@ pub(super) fn unlocked(done: Done<'_, '_>) -> Option<Result<Unlocked, UnlockErro
 }
 
 /// A lease that a call has taken over.
-pub(super) fn adopted(done: Done<'_, '_>) -> Option<Result<Held, ExtendError>> {
+pub(super) fn adopted(done: Done<'_, '_>) -> Option<Result<Guard, ExtendError>> {
     let (CallRequest::Adopt { options, .. }, CallResult::Adopt(result)) =
         (done.request, done.reply)
     else {
@@ -472,7 +471,7 @@ pub(super) fn adopted(done: Done<'_, '_>) -> Option<Result<Held, ExtendError>> {
     Some(result.and_then(|lease| {
         let queue = done.queue.ok_or(ExtendError::Closed)?;
         if lease.is_valid() {
-            return Ok(Held::new(lease, Arc::clone(done.owner), queue, options.ttl));
+            return Ok(Guard::new(lease, Arc::clone(done.owner), queue, options.ttl));
         }
         let late = CallResult::Adopt(Ok(lease));
         let _left = done.owner.inner.with(|table| table.take_back(Some(queue), late, now));
@@ -507,7 +506,7 @@ pub(super) fn observed(done: Done<'_, '_>) -> Option<Result<Led, LockError>> {
 
 pub(super) fn ready(done: Done<'_, '_>) -> Option<Result<(), ConnectError>> {
     let CallResult::Connect(result) = done.reply else {
-        return Some(Err(super::refused::Refused::Closed.into()));
+        return Some(Err(super::calls::Refused::Closed.into()));
     };
     Some(result)
 }

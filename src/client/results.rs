@@ -1,8 +1,7 @@
 //! The driving thread's work on the table: it hands results out, ends calls whose time is over, and
 //! takes commands. At the end of the client it ends every call.
 
-use super::calls::{CallKind, CallResult, Listener, Stage};
-use super::indices::{CallIndex, QueueIndex};
+use super::calls::{CallIndex, CallKind, CallResult, Listener, QueueIndex, Stage};
 use super::table::{Command, Table};
 #[cfg(feature = "metrics")]
 use crate::count::Oldest;

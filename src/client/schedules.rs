@@ -15,9 +15,8 @@ use shuttle::sync::atomic::{AtomicUsize, Ordering};
 use shuttle::sync::{Condvar, Mutex};
 use shuttle::thread::{self, JoinHandle, Thread};
 
-use super::calls::{CallResult, Listener, notify_all};
+use super::calls::{CallIndex, CallResult, Listener, notify_all};
 use super::driving::{Drive, DriveEnd, Inner, Owner, Threads};
-use super::indices::CallIndex;
 use super::rules::Rules;
 use super::table::{Command, Place, Table, Task};
 use super::{Call, Client, Guard, wait_all};
@@ -567,11 +566,11 @@ fn is_handed_on(expected: bool, ttl: Duration, prepare: fn(&mut Guard)) {
     let scenario = move || {
         let (shared, worker) = start(Setup { local_turns: 64, promotes: false });
         let mut guard = shared.lock("k", patient()).wait().expect("it is free");
-        let first = guard.held.id();
+        let first = guard.id();
         let call = begun(&shared, shared.lock("k", LockOptions { ttl, ..patient() }));
         prepare(&mut guard);
         drop(guard);
-        let is_same = call.wait().expect("its turn comes").held.id() == first;
+        let is_same = call.wait().expect("its turn comes").id() == first;
         ends(shared, worker);
         assert_eq!(is_same, expected);
     };
@@ -585,7 +584,7 @@ fn a_lease_goes_to_the_call_that_waits() {
 
 #[test]
 pub(super) fn a_lease_on_which_a_call_works_is_not_handed_on() {
-    is_handed_on(false, LONG, |guard| guard.held.is_busy = true);
+    is_handed_on(false, LONG, |guard| guard.is_busy = true);
 }
 
 #[test]

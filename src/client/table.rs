@@ -16,9 +16,8 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::calls::{CallResult, Calls, Listener};
+use super::calls::{CallIndex, CallResult, Calls, Listener, QueueIndex};
 use super::counting::Counting;
-use super::indices::{CallIndex, QueueIndex};
 use super::queues::Queues;
 use super::rules::{Lists, Rules};
 use super::span::CallSpan;

@@ -4,9 +4,8 @@
 use std::io;
 use std::sync::Arc;
 
-use super::calls::{CallKind, CallResult, Listener, notify_all};
+use super::calls::{CallIndex, CallKind, CallResult, Listener, notify_all};
 use super::driving::{Drive, DriveEnd, Inner};
-use super::indices::CallIndex;
 use super::rules::Lists;
 use super::table::{Command, Place, Task};
 use crate::driver::clock::now;
