@@ -402,19 +402,21 @@ impl Config {
         if let Some(ttl) = self.fence_ttl {
             range("fence_ttl", ttl, self.fence_ttl_least(), ms(FENCE_TTL_MS_MAX))?;
         }
-        if self.in_flight_max == 0 || self.in_flight_max > IN_FLIGHT_LIMIT {
-            return Err(ConfigError::InFlight { wanted: self.in_flight_max });
+        let most_extensions = self.max_extensions.unwrap_or(EXTENSIONS_LIMIT);
+        let in_flight = 1..=IN_FLIGHT_LIMIT;
+        let is_name = self.client_name.as_deref().is_none_or(client_name::is_name);
+        for (is_fit, setting, must) in [
+            (in_flight.contains(&self.in_flight_max), "in_flight_max", "from 1 to 1048576"),
+            (most_extensions <= EXTENSIONS_LIMIT, "max_extensions", "from 0 to 65535"),
+            (self.key_prefix.len() < KEY_LEN_MAX, "key_prefix", "shorter than 4096 bytes"),
+            (is_name, "client_name", "1 to 64 letters, digits and .-_+@/"),
+        ] {
+            if !is_fit {
+                return Err(ConfigError::Setting { setting, must });
+            }
         }
-        if let Some(wanted) = self.max_extensions.filter(|&most| most > EXTENSIONS_LIMIT) {
-            return Err(ConfigError::MaxExtensions { wanted });
-        }
-        let drift = Drift::new(self.drift_factor).ok_or(ConfigError::DriftFactor)?;
-        if self.key_prefix.len() >= KEY_LEN_MAX {
-            return Err(ConfigError::KeyPrefix { len: self.key_prefix.len() });
-        }
-        if self.client_name.as_deref().is_some_and(|name| !client_name::is_name(name)) {
-            return Err(ConfigError::ClientName);
-        }
+        let drift = Drift::new(self.drift_factor)
+            .ok_or(ConfigError::Setting { setting: "drift_factor", must: "from 0.0001 to 0.5" })?;
         // A server would take the client for its default user.
         let lacks_password = |node: &&Address| {
             (node.username.is_some() || self.username.is_some())

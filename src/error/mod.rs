@@ -58,7 +58,7 @@ pub enum ConfigError {
         /// The nodes there are.
         nodes: usize,
     },
-    /// A setting is out of its range.
+    /// A duration is out of its range.
     #[error("{setting} is {value:?}: it must be from {least:?} to {most:?}")]
     OutOfRange {
         /// The setting's name.
@@ -70,24 +70,14 @@ pub enum ConfigError {
         /// The greatest value allowed.
         most: Duration,
     },
-    /// The drift factor is out of its range.
-    #[error("drift_factor must be from 0.0001 to 0.5")]
-    DriftFactor,
-    /// The limit on operations under way is out of its range.
-    #[error("in_flight_max is {wanted}: it must be from 1 to 1048576")]
-    InFlight {
-        /// The bound asked for.
-        wanted: usize,
+    /// Another setting cannot be used.
+    #[error("{setting} must be {must}")]
+    Setting {
+        /// The setting's name.
+        setting: &'static str,
+        /// What it may be, in words.
+        must: &'static str,
     },
-    /// The limit on extensions is higher than a lease can count.
-    #[error("max_extensions is {wanted}: it must be from 0 to 65535")]
-    MaxExtensions {
-        /// The limit asked for.
-        wanted: u32,
-    },
-    /// The client name is too long, or has characters that a list of names cannot hold.
-    #[error("client_name must be 1 to 64 letters, digits and .-_+@/")]
-    ClientName,
     /// A certificate or key given for TLS cannot be used.
     #[error("TLS {role}: {why}")]
     Tls {
@@ -99,14 +89,6 @@ pub enum ConfigError {
     /// TLS is configured, but every node is named with a plain scheme.
     #[error("TLS is configured, but no node uses it: write rediss:// or host:port")]
     TlsUnused,
-    /// The prefix of the keys leaves no room for a key.
-    #[error(
-        "key_prefix has {len} bytes: at most 4095 are allowed, prefix and key together have 4096"
-    )]
-    KeyPrefix {
-        /// Its length.
-        len: usize,
-    },
     /// The token range given to a driver is smaller than its nodes need.
     #[error("the range of mio tokens has {given} values: {needed} are needed")]
     TokenRange {
