@@ -304,13 +304,13 @@ impl Engine {
     #[cfg(feature = "tls")]
     pub(crate) fn handle_securing(&mut self, id: NodeId) {
         if self.locks.nodes.awaits_connection(id) {
-            self.locks.nodes.at_mut(id).handle_securing();
+            self.locks.nodes.at_mut(id).is_securing = true;
         }
     }
 
     /// Whether the node is connected and has not sent a byte yet.
     pub(crate) fn is_mute(&self, id: NodeId) -> bool {
-        self.locks.nodes.get(id).is_some_and(Node::is_mute)
+        self.locks.nodes.get(id).is_some_and(|node| node.is_mute)
     }
 
     /// Whether the node has completed the greeting on its connection and is fit for locks.
@@ -549,7 +549,7 @@ impl Engine {
     /// The last notice about a node.
     #[cfg(feature = "tracing")]
     pub(crate) fn last_notice(&self, node: NodeId) -> Option<Notice> {
-        let cause = self.locks.nodes.get(node)?.last_news();
+        let cause = self.locks.nodes.get(node)?.trouble.told;
         Some(Notice::new(node, cause, self.locks.nodes.names()))
     }
 

@@ -95,7 +95,9 @@ impl Engine {
             return;
         }
         // A TLS alert record: the port is not for plain clients.
-        if self.locks.nodes.get(id).is_some_and(Node::is_mute) && input.starts_with(&[0x15, 0x03]) {
+        if self.locks.nodes.get(id).is_some_and(|node| node.is_mute)
+            && input.starts_with(&[0x15, 0x03])
+        {
             self.drop_connection(id, Cause::TlsWanted, now);
             return self.refresh(id, now);
         }

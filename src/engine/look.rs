@@ -349,19 +349,4 @@ impl Engine {
     pub const fn attempt_times(&self) -> &Histogram {
         &self.locks.counts.attempt_times
     }
-
-    /// How long calls for locks took, from their beginning to their end, by the word for how they
-    /// ended: `won`, `taken`, `timed_out`, `no_quorum`, `expired`, `cancelled`.
-    #[cfg(feature = "metrics")]
-    pub fn call_times(&self) -> impl Iterator<Item = (&'static str, &Histogram)> {
-        let waits = self.call_counts().waits().filter(|(end, _)| end.has_begun());
-        waits.map(|(end, waits)| (end.name(), waits))
-    }
-
-    /// How long leases were held, from their hand-over to their unlock or drop.
-    #[cfg(feature = "metrics")]
-    #[must_use]
-    pub const fn hold_times(&self) -> &Histogram {
-        self.call_counts().holds()
-    }
 }

@@ -38,11 +38,12 @@ pub(crate) struct Node {
     pub(super) login: Login,
     pub(super) timeouts: Timeouts,
     pub(super) state: State,
-    pub(super) is_changed: bool,
+    /// Cleared once the engine has noted the change.
+    pub(crate) is_changed: bool,
     /// Admitted, and without trouble.
     pub(super) is_plain: bool,
-    pub(super) trouble: Trouble,
-    pub(super) wish: Option<Connection>,
+    pub(crate) trouble: Trouble,
+    pub(crate) wish: Option<Connection>,
     /// Why the node does not vote, or why the last connection ended.
     pub(super) cause: Cause,
     /// Whether a wait for the node is useless: the last attempt to connect has ended. False again
@@ -65,17 +66,17 @@ pub(crate) struct Node {
     /// The user had no right to any release step: the next greeting must prove that it has one.
     pub(super) is_unproven: bool,
     /// Connected, and the node has not sent anything yet.
-    pub(super) is_mute: bool,
+    pub(crate) is_mute: bool,
     /// The connection is made and waits for its TLS handshake.
-    pub(super) is_securing: bool,
+    pub(crate) is_securing: bool,
     pub(super) history: History,
     #[cfg(feature = "metrics")]
     pub(crate) counts: NodeCounts,
     /// When the client looks again whether an admitted node that may fail over has done so.
     pub(super) look_at: Option<Instant>,
     pub(super) greeted_at: Instant,
-    /// The node's last reading of its clock.
-    pub(super) clock: Option<WallClock>,
+    /// The node's last reading of its clock, on this connection.
+    pub(crate) clock: Option<WallClock>,
     /// Round trip of the last greeting.
     pub(crate) round_trip: Option<Duration>,
     pub(crate) dialect: Dialect,
@@ -127,10 +128,6 @@ impl Node {
         self.is_plain = self.is_admitted() && self.trouble.is_none();
         self.look_at = None;
         self.is_changed = true;
-    }
-
-    pub(crate) const fn changes_noted(&mut self) {
-        self.is_changed = false;
     }
 
     /// The state of the conversation, as people see it. `left` is the time until a quarantine ends.
@@ -203,14 +200,6 @@ impl Node {
 
     pub(crate) fn identity(&self) -> Option<&str> {
         self.history.identity()
-    }
-
-    pub(crate) const fn has_wish(&self) -> bool {
-        self.wish.is_some()
-    }
-
-    pub(crate) const fn take_wish(&mut self) -> Option<Connection> {
-        self.wish.take()
     }
 
     /// Whether the node's grants count.
@@ -306,21 +295,10 @@ impl Node {
         self.is_changed = true;
     }
 
-    /// The socket is open, and the TLS handshake is under way.
-    #[cfg(feature = "tls")]
-    pub(crate) const fn handle_securing(&mut self) {
-        self.is_securing = true;
-    }
-
     /// Whether the client has greeted the node on this connection, and the node may vote now or
     /// later.
     pub(crate) const fn serves(&self) -> bool {
         matches!(self.state, State::Admitted { .. } | State::Quarantined { .. })
-    }
-
-    /// Whether the node is connected and has not sent anything yet.
-    pub(crate) const fn is_mute(&self) -> bool {
-        self.is_mute
     }
 
     /// Whether nothing is due, at the cost of a few comparisons.
@@ -363,11 +341,6 @@ impl Node {
     }
 
     // ---- the wall clock of the node; only fences depend on it ----
-
-    /// The node's last reading of its clock, on this connection.
-    pub(crate) const fn clock(&self) -> Option<WallClock> {
-        self.clock
-    }
 
     /// The number of the answer that the client has just read.
     pub(crate) const fn number(&self) -> u64 {

@@ -227,20 +227,4 @@ impl Node {
         self.is_plain = self.is_admitted() && self.trouble.is_none();
         self.is_changed = true;
     }
-
-    /// The news of the node: a cause against it, or [`Cause::None`] once it is well again.
-    pub(crate) fn take_news(&mut self) -> Option<Cause> {
-        self.trouble.take()
-    }
-
-    /// The cause in the node's last report.
-    #[cfg(feature = "tracing")]
-    pub(crate) const fn last_news(&self) -> Cause {
-        self.trouble.told
-    }
-
-    /// Whether [`take_news`](Self::take_news) has something to return.
-    pub(crate) fn has_news(&self) -> bool {
-        self.trouble.latest != self.trouble.told
-    }
 }

@@ -20,13 +20,13 @@ pub(super) const CALM: Duration = Duration::from_secs(2 * DELAY_MAX.as_secs());
 
 /// The causes of a node's trouble, and the cause that the client reported last.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Trouble {
+pub(crate) struct Trouble {
     /// The causes since the node was last well, one bit each.
     causes: u64,
     /// The last new cause; [`Cause::None`] while the node is well.
     pub(super) latest: Cause,
     /// The last reported cause.
-    pub(super) told: Cause,
+    pub(crate) told: Cause,
     /// When the client last saw a cause.
     seen_at: Instant,
 }
@@ -73,7 +73,13 @@ impl Trouble {
         self.causes == 0
     }
 
-    pub(super) fn take(&mut self) -> Option<Cause> {
+    /// Whether [`take`](Self::take) has something to return.
+    pub(crate) fn has_news(&self) -> bool {
+        self.latest != self.told
+    }
+
+    /// The news of the node: a cause against it, or [`Cause::None`] once it is well again.
+    pub(crate) fn take(&mut self) -> Option<Cause> {
         let is_new = self.latest != self.told;
         self.told = self.latest;
         is_new.then_some(self.latest)

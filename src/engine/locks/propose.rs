@@ -46,7 +46,7 @@ impl Locks {
         let number = fences.propose(slots.at(slot_index).key.as_slice(), wall, now.real);
         fences.put(slot_index, Fencing::propose(number));
         for id in self.nodes.voters() {
-            let clock = self.nodes.at(id).clock();
+            let clock = self.nodes.at(id).clock;
             let is_old = clock.is_none_or(|clock| clock.read_at + CLOCK_CHECK_INTERVAL <= now.real);
             // A reading that looks off may have been read late, or the clock may have been set
             // since.
@@ -73,7 +73,7 @@ impl Locks {
 
     /// Whether the node's clock and the client's are near enough to each other for fences.
     pub(super) fn does_clock_agree(&self, id: NodeId) -> bool {
-        let clocks = self.wall.zip(self.nodes.at(id).clock());
+        let clocks = self.wall.zip(self.nodes.at(id).clock);
         let skew = clocks.map(|(wall, clock)| wall.skew(clock));
         rules::may_propose(skew.is_some_and(|skew| skew <= self.settings.max_clock_skew_us))
     }

@@ -351,7 +351,7 @@ impl Nodes {
 
     /// Notes the state of a node that people see. Returns whether it has changed.
     pub(super) fn note_shown(&mut self, id: NodeId, now: Instant) -> bool {
-        self.at_mut(id).changes_noted();
+        self.at_mut(id).is_changed = false;
         let shown = self.at(id).shown(Duration::ZERO);
         let Some(place) = self.shown.get_mut(id.index()).filter(|place| place.0 != shown) else {
             return false;
@@ -368,10 +368,10 @@ impl Nodes {
         let can_vote = self.listed.contains(id) && node.can_vote();
         let has_output = node.has_output();
         let (is_on_the_way, is_restless) = (node.is_on_the_way(), node.is_restless());
-        if node.has_wish() {
+        if node.wish.is_some() {
             self.with_wish.insert(id);
         }
-        if self.at(id).has_news() {
+        if self.at(id).trouble.has_news() {
             self.with_news.insert(id);
         }
         if has_output {
@@ -423,7 +423,7 @@ impl Nodes {
     pub(super) fn poll_wish(&mut self) -> Option<(NodeId, Connection)> {
         while let Some(id) = self.with_wish.into_iter().next() {
             self.with_wish.remove(id);
-            if let Some(wish) = self.at_mut(id).take_wish() {
+            if let Some(wish) = self.at_mut(id).wish.take() {
                 return Some((id, wish));
             }
         }
@@ -434,7 +434,7 @@ impl Nodes {
     pub(super) fn poll_news(&mut self) -> Option<(NodeId, Cause)> {
         while let Some(id) = self.with_news.into_iter().next() {
             self.with_news.remove(id);
-            if let Some(cause) = self.at_mut(id).take_news() {
+            if let Some(cause) = self.at_mut(id).trouble.take() {
                 return Some((id, cause));
             }
         }
