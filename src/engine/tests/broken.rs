@@ -15,7 +15,6 @@ use super::extending::{
 };
 use super::fencing::{
     a_client_whose_clock_is_off_gets_no_fence,
-    a_clock_that_was_set_right_votes_at_the_next_attempt,
     a_grant_that_is_taken_back_is_made_up_for_by_another,
     an_accept_of_a_node_that_is_no_master_does_not_count,
     of_two_lists_a_quorum_of_each_accepts_a_fence,
@@ -101,8 +100,6 @@ const TESTS: &[(Mutant, fn())] = &[
     // It needs a role change between the two rounds of one attempt.
     (Mutant::DistrustedAcceptCounts, an_accept_of_a_node_that_is_no_master_does_not_count),
     // The counter refuses it: it costs a round trip for nothing.
-    (Mutant::NumberProposedTwice, a_clock_that_was_set_right_votes_at_the_next_attempt),
-    // As above.
     (Mutant::OwnFenceForgotten, the_next_number_is_above_the_clients_own_last_fence),
     // It changes no order: it only delays when the resource refuses a client.
     (Mutant::ClockNotCompared, a_client_whose_clock_is_off_gets_no_fence),
