@@ -12,6 +12,7 @@ use super::extending::{
     a_lock_is_not_adopted_while_this_client_has_it_or_deletes_it,
     a_longer_adoption_counts_no_node_that_may_still_run_a_shorter_one,
     a_node_that_refuses_a_form_is_extended_though_the_others_have_decided,
+    a_node_whose_address_led_to_an_old_process_and_back_counts_in_an_adoption,
 };
 use super::fencing::{
     a_client_whose_clock_is_off_gets_no_fence,
@@ -129,6 +130,11 @@ const TESTS: &[(Mutant, fn())] = &[
     // It needs two processes at one address in turn, and the simulation has one for each node.
     (
         Mutant::OldProcessTakenForNew,
+        a_node_whose_address_led_to_an_old_process_and_back_counts_in_an_adoption,
+    ),
+    // As above.
+    (
+        Mutant::ProcessBackTakenForNew,
         a_node_whose_address_leads_back_to_the_process_before_is_not_extended_to_a_longer_ttl,
     ),
     // As above.
