@@ -73,12 +73,12 @@ impl Table {
     }
 
     /// A caller blocks: `own` of the calls under way are its own. Returns whether it is to lead,
-    /// from the moment when the I/O thread makes room. It does not lead while tasks wait. If other
-    /// threads have calls under way, it leads only if it spins: a leader that sleeps would hand
-    /// them their results no sooner than the I/O thread does.
+    /// from the moment when the I/O thread makes room. It does not lead while tasks wait, not even for a
+    /// call of its own that was polled. If other threads have calls under way, it leads only if it
+    /// spins: a leader that sleeps would hand them their results no sooner than the I/O thread does.
     pub(super) const fn begin_lead(&mut self, own: usize) -> bool {
         let is_alone = self.calls.in_use() == own;
-        let may_lead = is_alone || (self.sleeping.promotes && self.calls.tasks() == 0);
+        let may_lead = (is_alone || self.sleeping.promotes) && self.calls.tasks() == 0;
         let leads = may_lead && !self.sleeping.is_led;
         self.note_lead(leads);
         leads
