@@ -254,7 +254,10 @@ impl<T> fmt::Debug for Call<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use std::future::Future as _;
+    use std::pin::Pin;
     use std::sync::atomic::{AtomicBool, Ordering};
+    use std::task::{Context, Waker};
 
     use super::super::schedules::{LONG, each, ends, start};
     use super::wait_all;
@@ -277,5 +280,22 @@ mod tests {
             ends(shared, worker);
         });
         assert!(HAS_LED.load(Ordering::Relaxed), "the calls under way are all its own");
+    }
+
+    /// A driving caller would run the executor's code on its thread.
+    #[test]
+    fn a_caller_of_several_calls_does_not_drive_while_one_of_them_has_a_task() {
+        each(|setup| {
+            let (shared, worker) = start(setup);
+            let mut polled = shared.try_lock("k", LONG);
+            let mut context = Context::from_waker(Waker::noop());
+            if Pin::new(&mut polled).poll(&mut context).is_pending() {
+                let results = wait_all([shared.try_lock("other", LONG), polled]);
+                assert!(results.iter().all(Result::is_ok), "{results:?}");
+            } else {
+                drop(polled);
+            }
+            ends(shared, worker);
+        });
     }
 }

@@ -283,7 +283,7 @@ impl Table {
     /// hand them their results no sooner than the I/O thread does.
     pub(super) const fn begin_drive(&mut self, own: usize) -> bool {
         let is_alone = self.calls.in_use() == own;
-        let may_drive = is_alone || (self.sleeping.promotes && self.calls.tasks() == 0);
+        let may_drive = (is_alone || self.sleeping.promotes) && self.calls.tasks() == 0;
         let drives = may_drive && !self.sleeping.caller_drives;
         self.note_drive(drives);
         drives

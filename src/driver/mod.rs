@@ -306,7 +306,10 @@ impl Driver {
         key: impl AsRef<[u8]>,
         token: impl AsRef<[u8]>,
     ) -> Result<OpId, UnlockError> {
-        self.engine.unlock_token(key.as_ref(), token.as_ref(), clock::now())
+        let op = self.engine.unlock_token(key.as_ref(), token.as_ref(), clock::now());
+        // A lease of this driver is over before a node gets the delete.
+        self.copy_changes();
+        op
     }
 
     /// Begins to take over the lock of a key and token, by extending it to the TTL of `options`
@@ -415,9 +418,7 @@ impl Driver {
         self.read();
         self.collect_dropped(now);
         self.engine.handle_timeout(now);
-        while let Some(changed) = self.engine.poll_change() {
-            self.pool.copy_change(&self.engine, changed);
-        }
+        self.copy_changes();
         self.update_connections();
         self.flush();
         #[cfg(feature = "tracing")]
@@ -476,6 +477,13 @@ impl Driver {
                 engine.release(dropped, now);
             }
         });
+    }
+
+    /// Shows the holders of leases what has changed.
+    fn copy_changes(&mut self) {
+        while let Some(changed) = self.engine.poll_change() {
+            self.pool.copy_change(&self.engine, changed);
+        }
     }
 
     /// Also at each pass: while a call waits, a person may set the machine's clock.

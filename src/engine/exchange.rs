@@ -125,7 +125,7 @@ impl Engine {
         for id in left {
             self.locks.give_up_node(id);
         }
-        self.locks.settle_lists(left);
+        self.locks.settle_lists();
         self.exchange.is_changed = true;
         self.waiting.change_lists(self.locks.settings.electorate);
         for id in self.locks.nodes.every() {
@@ -176,19 +176,15 @@ impl Locks {
         self.slots.iter().any(|(_, slot)| is_so(slot))
     }
 
-    /// Votes count from the present lists alone. No command to the nodes `gone` can run any more.
-    fn settle_lists(&mut self, gone: NodeMask) {
+    /// Votes count from the present lists alone. A node that is frozen may still run a command that it
+    /// has received, and may come back to the lists.
+    fn settle_lists(&mut self) {
         self.settings.electorate = self.settings.electorate.alone();
         let left = self.nodes.every().without(self.nodes.all());
         let slots: Vec<SlotIndex> = self.slots.iter().map(|(index, _)| index).collect();
         for index in slots {
             let slot = self.slots.at_mut(index);
             (slot.granted, slot.holds) = (slot.granted.without(left), slot.holds.without(left));
-            slot.unanswered = slot.unanswered.without(gone);
-            slot.tainted = slot.tainted.without(gone);
-        }
-        for left in &mut self.unsettled {
-            left.nodes = left.nodes.without(gone);
         }
         self.nodes.list(&self.settings.electorate);
     }

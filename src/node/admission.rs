@@ -95,12 +95,17 @@ impl Default for Loss {
     }
 }
 
+/// How many processes of a node the client remembers behind the present one.
+const FORMER_MAX: usize = 16;
+
 /// The client's memory of a node across its connections.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
     /// Whether the node has ever completed a greeting.
     known: bool,
     identity: Option<String>,
+    /// The processes that the client met here before, the last of them last.
+    former: Vec<String>,
     replid: Option<String>,
     /// The node's current incarnation does not vote before this.
     until: Instant,
@@ -121,6 +126,24 @@ impl History {
     /// The identity that the node last showed.
     pub(crate) fn identity(&self) -> Option<&str> {
         self.identity.as_deref()
+    }
+
+    /// Whether the client met the present process before another one.
+    pub(crate) fn is_back(&self) -> bool {
+        self.identity.as_ref().is_some_and(|identity| self.former.contains(identity))
+    }
+
+    /// Notes which process is there now.
+    fn meet(&mut self, identity: Option<String>) {
+        if identity != self.identity
+            && let Some(before) = std::mem::replace(&mut self.identity, identity)
+            && !self.former.contains(&before)
+        {
+            if self.former.len() >= FORMER_MAX {
+                self.former.remove(0);
+            }
+            self.former.push(before);
+        }
     }
 
     /// Judges a greeting that ended at `now`. `is_duplicate` says whether another configured node
@@ -193,14 +216,14 @@ impl History {
             self.until = rules::quarantine_after_reconnect(self.until, now);
         }
         self.known = true;
-        self.identity = identity;
+        self.meet(identity);
         self.replid.clone_from(&facts.replid);
     }
 
     /// A node that is a replica now may have held locks before, and has lost them.
     fn remember_replica(&mut self, facts: &Facts, rules: &AdmissionRules, now: Instant) {
         self.known = true;
-        self.identity = facts.identity();
+        self.meet(facts.identity());
         self.replid.clone_from(&facts.replid);
         self.distrust(rules, now);
     }

@@ -160,7 +160,8 @@ impl Node {
         // The process had this age then, or later.
         let silence = self.reading.seen_at.saturating_since(last_answer);
         let is_younger = |age| rules::began_since(age, silence);
-        if self.reading.facts.uptime_s.is_some_and(is_younger) {
+        let is_young = self.reading.facts.uptime_s.is_some_and(is_younger);
+        if rules::is_new_process(is_young, self.history.is_back()) {
             Process::New
         } else {
             Process::Other

@@ -67,6 +67,12 @@ rules! { NODES:
     /// A process that may have been there before the silence is taken for a new one.
     OldProcessTakenForNew => ByTest { true }
 
+    /// A process that the client has met before is no new one, whatever age it tells: a node computes
+    /// its age by its wall clock.
+    fn is_new_process(is_young: bool, is_back: bool) -> bool { is_young && !is_back }
+    /// A process whose clock was set back is taken for a new one.
+    ProcessBackTakenForNew => ByTest { is_young }
+
     /// Behind a new process an older one may come back. It may still run what the client forgot.
     fn may_be_first(is_other: bool, was_reborn: bool) -> bool { is_other && was_reborn }
     /// The process of before comes back unnoticed.

@@ -67,11 +67,6 @@ rules! { VOTES:
     /// An accept of a node without a vote counts.
     DistrustedAcceptCounts => ByTest { true }
 
-    /// Each proposal of a client is above its last one.
-    fn above_last(last: u64) -> u64 { last.saturating_add(1) }
-    /// Two proposals of a client may be the same number.
-    NumberProposedTwice => ByTest { 0 }
-
     /// A client remembers a fence of its own that is ahead of its clock.
     fn is_own_fence_seen(is_own: bool) -> bool { is_own }
     /// A client proposes a number that its own last fence refuses.

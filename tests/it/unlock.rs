@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use redbolt::{Cause, Client, ExtendError, LockError, UnlockError, Unlocked};
 
 use super::common::{
-    Clients as _, Cluster, FOREIGN, Kind, PATIENCE, TTL, causes, ends_within, eventually,
+    Clients as _, Cluster, FOREIGN, Kind, Looped, PATIENCE, TTL, causes, ends_within, eventually,
     fresh_config, ms, no_quorum, taken, timed, wait_released,
 };
 
@@ -48,6 +48,16 @@ fn an_unlock_after_expiry_leaves_the_next_holder_alone_and_says_not_held() {
     wait_released(&late, PATIENCE);
     assert_eq!(cluster.values("k"), vec![Some(held.token().unwrap().as_bytes().to_vec()); 5]);
     assert_eq!(held.unlock().wait().unwrap(), Unlocked::Released);
+}
+
+/// Once a node has the delete, another client may have the lock.
+#[test]
+fn a_lease_that_its_own_client_unlocks_by_token_is_over_before_a_delete_is_written() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let mut client = Looped::connect(cluster.config());
+    let lease = client.try_lock("k", TTL).unwrap();
+    client.driver().unlock_token("k", lease.token()).unwrap();
+    assert!(!lease.is_valid());
 }
 
 #[test]

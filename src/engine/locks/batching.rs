@@ -10,7 +10,7 @@
 use super::batch::BatchKind;
 use super::core::{Failed, Locks};
 use crate::command::{Answer, append_first_free, append_set_all};
-use crate::error::Cause;
+use crate::error::{Cause, Vote};
 use crate::node::{Now, Request};
 use crate::quorum::{NodeId, NodeMask};
 use crate::rules;
@@ -119,8 +119,9 @@ impl Locks {
                 (None, _) => Answer::Odd,
             };
             // Of two lists, the number of grants does not decide.
-            let counts = self.nodes.at(id).is_plain() && self.settings.electorate.takes_any();
-            if answer == Answer::Ok && counts && self.set_granted(id, slot) {
+            let counts = answer == Answer::Ok && self.settings.electorate.takes_any();
+            let is_vote = counts && self.vote_of_grant(id, now) == Vote::Granted;
+            if is_vote && self.set_granted(id, slot) {
                 continue;
             }
             failed.extend(self.set_answered(id, slot, answer, now));

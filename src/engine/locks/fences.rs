@@ -153,23 +153,15 @@ impl Fencing {
 #[derive(Clone, Debug, Default)]
 pub(in crate::engine) struct Fences {
     by_slot: FxHashMap<SlotIndex, Fencing>,
-    /// The last number that this client proposed by its clock.
-    last: u64,
     /// Counters that are ahead of the wall clock, by key.
     ahead: BTreeMap<Box<[u8]>, u64>,
 }
 
 impl Fences {
     /// A number above all that this client knows for `key`.
-    pub(in crate::engine) fn propose(&mut self, key: &[u8], wall: WallClock, now: Instant) -> u64 {
-        let time = wall.at(now);
+    pub(in crate::engine) fn propose(&self, key: &[u8], wall: WallClock, now: Instant) -> u64 {
         let ahead = self.ahead.get(key).map_or(0, |counter| counter.saturating_add(1));
-        let number = time.max(ahead).max(rules::above_last(self.last)).clamp(1, FENCE_END - 1);
-        // A counter far ahead concerns its own key only.
-        if ahead <= time {
-            self.last = number;
-        }
-        number
+        wall.at(now).max(ahead).clamp(1, FENCE_END - 1)
     }
 
     /// The client has seen a counter. It must remember only a counter that is ahead of the wall
@@ -290,10 +282,9 @@ mod tests {
         let at = Instant::from_nanos;
         let wall = WallClock { read_at: at(0), micros: 1_000, error: 0 };
         assert_eq!(fences.propose(b"k", wall, at(0)), 1_000);
-        assert_eq!(fences.propose(b"k", wall, at(0)), 1_001);
         fences.see(b"k", 5_000, wall, at(0));
         assert_eq!(fences.propose(b"k", wall, at(0)), 5_001);
-        assert_eq!(fences.propose(b"other", wall, at(0)), 1_002);
+        assert_eq!(fences.propose(b"other", wall, at(0)), 1_000);
         assert_eq!(fences.propose(b"k", wall, at(9_000_000)), 10_000);
         fences.see(b"late", 9_999, wall, at(9_000_000));
         assert!(!fences.ahead.contains_key(&b"late"[..]));

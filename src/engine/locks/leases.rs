@@ -437,7 +437,10 @@ impl Locks {
                     | Request::Transfer(slot) if slot == slot_index)
                     || is_extended && matches!(request, Request::Set(slot) if slot == slot_index)
             };
-            if node.pending().any(|pending| is_changing(pending.request)) {
+            // No client of the lock asks a node that has left the lists.
+            if node.is_given_up() {
+                unsettled.remove(id);
+            } else if node.pending().any(|pending| is_changing(pending.request)) {
                 unsettled.insert(id);
             }
         }

@@ -12,10 +12,10 @@ use super::extending::{
     a_lock_is_not_adopted_while_this_client_has_it_or_deletes_it,
     a_longer_adoption_counts_no_node_that_may_still_run_a_shorter_one,
     a_node_that_refuses_a_form_is_extended_though_the_others_have_decided,
+    a_node_whose_address_led_to_an_old_process_and_back_counts_in_an_adoption,
 };
 use super::fencing::{
     a_client_whose_clock_is_off_gets_no_fence,
-    a_clock_that_was_set_right_votes_at_the_next_attempt,
     a_grant_that_is_taken_back_is_made_up_for_by_another,
     an_accept_of_a_node_that_is_no_master_does_not_count,
     of_two_lists_a_quorum_of_each_accepts_a_fence,
@@ -101,8 +101,6 @@ const TESTS: &[(Mutant, fn())] = &[
     // It needs a role change between the two rounds of one attempt.
     (Mutant::DistrustedAcceptCounts, an_accept_of_a_node_that_is_no_master_does_not_count),
     // The counter refuses it: it costs a round trip for nothing.
-    (Mutant::NumberProposedTwice, a_clock_that_was_set_right_votes_at_the_next_attempt),
-    // As above.
     (Mutant::OwnFenceForgotten, the_next_number_is_above_the_clients_own_last_fence),
     // It changes no order: it only delays when the resource refuses a client.
     (Mutant::ClockNotCompared, a_client_whose_clock_is_off_gets_no_fence),
@@ -132,6 +130,11 @@ const TESTS: &[(Mutant, fn())] = &[
     // It needs two processes at one address in turn, and the simulation has one for each node.
     (
         Mutant::OldProcessTakenForNew,
+        a_node_whose_address_led_to_an_old_process_and_back_counts_in_an_adoption,
+    ),
+    // As above.
+    (
+        Mutant::ProcessBackTakenForNew,
         a_node_whose_address_leads_back_to_the_process_before_is_not_extended_to_a_longer_ttl,
     ),
     // As above.

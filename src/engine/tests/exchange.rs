@@ -271,6 +271,37 @@ fn a_node_that_left_the_lists_is_given_up_once_it_can_hold_no_key() {
     client.take("c").unwrap();
 }
 
+/// A node that is frozen keeps what it has received, however the lists change meanwhile.
+#[test]
+fn a_node_that_may_still_run_a_shorter_extension_is_doubted_when_it_comes_back_to_the_lists() {
+    let mut client = Changing::new();
+    client.become_joint();
+    let lease = client.take("a").unwrap();
+    client.rig.engine.extend(lease, TTL / 2, client.rig.now).unwrap();
+    client.rig.lose(0);
+    serve(&mut client.rig, &mut client.stores);
+    client.rig.engine.poll_event(client.rig.now);
+    let keep_for = |client: &mut Changing, duration: Duration| {
+        for _ in 0..4 {
+            client.extend(lease).unwrap();
+            client.run(duration / 4);
+        }
+    };
+    client.connect(0);
+    keep_for(&mut client, WAIT);
+    client.set(Config::new(NEW).unwrap());
+    keep_for(&mut client, WAIT);
+    assert!(!client.rig.engine.is_connected(node(0)), "no list has it");
+    client.set(Config::new(NEW).unwrap().next_nodes(OLD).unwrap());
+    client.connect(0);
+    client.connect(1);
+    serve(&mut client.rig, &mut client.stores);
+    assert!(!client.rig.engine.is_exchanging());
+    client.rig.engine.extend(lease, TTL, client.rig.now).unwrap();
+    assert_eq!(client.rig.waiting(1), ["SET"]);
+    assert_eq!(client.rig.waiting(0), Vec::<String>::new());
+}
+
 #[test]
 fn the_same_lists_again_change_nothing_and_withdraw_lists_to_come() {
     let mut client = Changing::new();

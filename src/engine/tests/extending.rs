@@ -333,6 +333,20 @@ fn a_node_that_has_answered_a_failed_adoption_counts_in_a_longer_one() {
     rig.engine.detach(lease).expect("nothing is on its way");
 }
 
+/// A replica takes a master's place for a while. Each of them has run for long.
+#[test]
+pub(super) fn a_node_whose_address_led_to_an_old_process_and_back_counts_in_an_adoption() {
+    let mut rig = Rig::new(3);
+    for process in ["replica", "2"] {
+        rig.lose(2);
+        rig.advance(2_000 * MS);
+        let info = format!("run_id:{process}\r\nconnected_slaves:0\r\nuptime_in_seconds:9999\r\n");
+        rig.greet(2, HELLO, &info);
+    }
+    rig.engine.adopt(b"a", b"token", &LockOptions::new(TTL), rig.now).unwrap();
+    assert_eq!(rig.waiting(2), ["SET"]);
+}
+
 #[test]
 fn an_extension_that_is_lost_after_its_adoption_has_failed_is_remembered_until_the_node_restarts() {
     for is_reborn in [false, true] {

@@ -221,7 +221,7 @@ pub(super) fn a_client_whose_clock_is_off_gets_no_fence() {
 }
 
 #[test]
-pub(super) fn a_clock_that_was_set_right_votes_at_the_next_attempt() {
+fn a_clock_that_was_set_right_votes_at_the_next_attempt() {
     let mut rig = rig_with(&[0, 5_000_000, -5_000_000]);
     rig.acquire_with("k", LockOptions::new(TTL).fenced());
     rig.refused();
@@ -229,7 +229,20 @@ pub(super) fn a_clock_that_was_set_right_votes_at_the_next_attempt() {
     rig.acquire_with("other", LockOptions::new(TTL).fenced());
     rig.answer_all(1..3, ":1\r\n");
     let lease = rig.locked();
-    assert_eq!(rig.engine.fence(lease), Some(WALL + 1));
+    assert_eq!(rig.engine.fence(lease), Some(WALL));
+}
+
+/// The client asked no node while its clock was wrong.
+#[test]
+fn a_client_whose_clock_was_years_ahead_proposes_by_the_right_time_again() {
+    let mut rig = rig();
+    rig.engine.set_wall_clock(2 * WALL, rig.now);
+    rig.acquire_with("other", LockOptions::new(TTL).fenced());
+    rig.refused();
+    rig.clear();
+    rig.engine.set_wall_clock(WALL, rig.now);
+    begin(&mut rig);
+    assert_eq!(number(&mut rig, 0), WALL);
 }
 
 /// The client stands still for as long as its clock is behind, between its question and the answer.

@@ -227,13 +227,23 @@ fn looks_that_are_lost_with_their_connection_are_followed_by_others() {
 
 #[test]
 fn a_grant_that_may_have_come_long_after_a_look_does_not_count() {
-    for (pause, counts) in [(1_500, true), (2_500, false)] {
-        let mut rig = with_replica();
-        rig.acquire("a");
-        // The client may have stood still before its write.
-        rig.now = rig.now + pause * MS;
-        assert_eq!(rig.waiting(0), ["SET"]);
-        rig.answer(0, "+OK\r\n");
-        assert_eq!(rig.lock_result().expect("decided").is_ok(), counts, "{pause}");
+    let grants = [("SET", "+OK\r\n"), ("MSETEX", ":1\r\n"), ("EVAL", "$1\r\n1\r\n")];
+    for (command, grant) in grants {
+        for (pause, counts) in [(1_500, true), (2_500, false)] {
+            let mut rig = with_replica();
+            let one = LockOptions::new(TTL);
+            let begun = match command {
+                "SET" => rig.engine.try_lock(b"a", &one, rig.now),
+                "MSETEX" => rig.engine.try_lock_all(&["a", "b"], &one, rig.now),
+                _ => rig.engine.try_lock(b"a", &one.slots(2), rig.now),
+            };
+            begun.unwrap();
+            // The client may have stood still before its write.
+            rig.now = rig.now + pause * MS;
+            assert_eq!(rig.waiting(0), [command]);
+            rig.answer(0, grant);
+            let is_won = rig.lock_result().expect("decided").is_ok();
+            assert_eq!(is_won, counts, "{command} {pause}");
+        }
     }
 }
