@@ -182,17 +182,13 @@ func version(path string) string {
 	return ""
 }
 
-func newClient(name string, nodes []string, tuned bool) (client, error) {
-	if strings.HasPrefix(name, "redsync-") {
-		return newRedsync(strings.TrimPrefix(name, "redsync-"), nodes, tuned), nil
-	}
-	return newLocker(name, nodes[0], tuned)
-}
+// How to set up each client that this program was built with, by name.
+var clients = map[string]func(nodes []string, tuned bool) (client, error){}
 
 func main() {
 	tuned := len(os.Args) > 3 && os.Args[3] == "tuned"
 	out := json.NewEncoder(os.Stdout)
-	client, err := newClient(os.Args[1], strings.Split(os.Args[2], ","), tuned)
+	client, err := clients[os.Args[1]](strings.Split(os.Args[2], ","), tuned)
 	if err != nil {
 		_ = out.Encode(answer{"error": err.Error()})
 		return

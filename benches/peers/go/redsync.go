@@ -56,6 +56,14 @@ func goredisPool(node string, tuned bool) redis.Pool {
 	return goredis.NewPool(goredislib.NewClient(options))
 }
 
+func init() {
+	for _, driver := range []string{"redigo", "goredis"} {
+		clients["redsync-"+driver] = func(nodes []string, tuned bool) (client, error) {
+			return newRedsync(driver, nodes, tuned), nil
+		}
+	}
+}
+
 func newRedsync(driver string, nodes []string, tuned bool) *redsyncClient {
 	versions := "redsync " + version("github.com/go-redsync/redsync/v4")
 	var settings string

@@ -1,4 +1,6 @@
-// rueidislock or valkeylock.
+//go:build lockers
+
+// rueidislock or valkeylock. No test needs them, and they take half of the time of a build.
 //
 // A locker has one client of one deployment: the majority that it takes is over keys there, not over
 // masters that know nothing of each other. A list of five such masters is refused: with more than one
@@ -30,6 +32,14 @@ type locker interface {
 type lockerClient struct {
 	locker locker
 	told   answer
+}
+
+func init() {
+	for _, name := range []string{"rueidislock", "valkeylock"} {
+		clients[name] = func(nodes []string, tuned bool) (client, error) {
+			return newLocker(name, nodes[0], tuned)
+		}
+	}
 }
 
 func newLocker(name, node string, tuned bool) (*lockerClient, error) {
