@@ -2,13 +2,16 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use redbolt::driver::{Driver, Outcome};
 use redbolt::{Client, ExtendError, Guard, LockError, LockOptions, Retry, Unlocked};
 use redbolt_embedded::Nodes;
 
 use super::client::{embedded, is_clean, patient};
-use super::common::{Clients as _, Cluster, Kind, PATIENCE, TTL, eventually, fresh_config, ms};
+use super::common::{
+    Clients as _, Cluster, Kind, PATIENCE, TTL, eventually, fresh_config, ms, wait_released,
+};
 use super::fences::{client_of, config, fenced};
 
 #[test]
@@ -238,4 +241,47 @@ fn a_driver_locks_several_keys_with_one_operation() {
     assert!(done.id == op && is_released, "{done:?}");
     assert_eq!(driver.in_flight(), 0);
     assert!(eventually(PATIENCE, || keys(&nodes) == 0));
+}
+
+/// All requests of a call fit into what a client keeps for a node.
+#[test]
+fn the_most_keys_of_the_greatest_length_are_taken_and_released() {
+    let Some(cluster) = Cluster::mixed(5) else { return };
+    let (client, other) = (cluster.client(), cluster.client());
+    let key = |nth: u8| [&[nth][..], &[b'k'; 4095]].concat();
+    let keys: Vec<_> = (0..64).map(key).collect();
+    for guard in [client.lock_all(&keys, TTL), client.try_lock_all(&keys, TTL)] {
+        let guard = guard.wait().unwrap();
+        assert_eq!(guard.keys().count(), 64);
+        assert_eq!(guard.unlock().wait().unwrap(), Unlocked::Released);
+    }
+    let name = [b'n'; 4080];
+    let reader = other.lock(name, LockOptions::new(TTL).read(63)).wait().unwrap();
+    let mut write = client.lock(name, LockOptions::new(TTL).write(63));
+    assert!(write.wait_for(ms(100)).is_none());
+    drop(reader);
+    assert_eq!(write.wait().unwrap().keys().count(), 64);
+    wait_released(&client, PATIENCE);
+}
+
+#[test]
+fn times_without_end_are_none() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let (client, other, max) = (cluster.client(), cluster.client(), Duration::MAX);
+    let held = other.try_lock("k", TTL).wait().unwrap();
+    let endless = LockOptions::new(TTL).retry(Retry::every(max, max).timeout(max)).timeout(max);
+    let mut calls =
+        [true, false].map(|is_woken| client.lock("k", endless.clone().direct_wake(is_woken)));
+    assert!(calls.iter_mut().all(|call| call.wait_for(ms(100)).is_none()));
+    drop(held);
+    drop(calls[0].wait_for(max).unwrap().unwrap());
+    drop(calls);
+    let late = client.try_lock("k", LockOptions::new(TTL).min_validity(max)).wait();
+    assert!(matches!(late, Err(LockError::Expired(_))), "{late:?}");
+    let mut guard = client.lock("k", LockOptions::new(TTL).linger(max)).wait().unwrap();
+    assert!(matches!(guard.extend(max).wait(), Err(ExtendError::InvalidTtl { .. })));
+    assert!(guard.lost().wait_for(ms(10)).is_none());
+    drop(guard);
+    client.ready(max).wait().unwrap();
+    assert_eq!(client.shutdown(max).wait(), 0);
 }
