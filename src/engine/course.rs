@@ -46,6 +46,9 @@ impl Engine {
     pub(super) fn attempt_failed(&mut self, index: OpIndex, outcome: Verdict, now: Now) {
         self.locks.ops.unlist(index);
         let outcome = self.weigh_denials(index, outcome, now);
+        if self.locks.ops.at(index).kind == OpKind::Set {
+            return self.end_together(index, outcome, now);
+        }
         self.locks.ops.at_mut(index).failed = outcome;
         self.locks.observe(Happening::AttemptFailed { op: index, outcome });
         let slot_index = self.locks.ops.at(index).slot();

@@ -107,8 +107,6 @@ impl Engine {
         now: Instant,
     ) {
         let Some(call) = self.sets.calls.get_mut(&index) else { return };
-        // A node that denies several keys at once does not say which of them is held.
-        let names_key = !call.is_batch || call.wanted == Wanted::One;
         let member =
             call.members.get_mut(usize::from(place)).filter(|member| member.op() == Some(op));
         debug_assert!(member.is_some(), "{op:?} is the operation of the key at {place}");
@@ -122,7 +120,7 @@ impl Engine {
                 // The call itself has cancelled the attempt.
                 Err(LockError::Cancelled) => State::Free,
                 Err(error) => {
-                    let error = if names_key { named(error, &member.key) } else { error };
+                    let error = named(error, &member.key);
                     call.error = call.error.take().or_else(|| was_waiting.then(|| error.clone()));
                     if error.is_taken() {
                         call.denied_at = now;
@@ -140,7 +138,7 @@ impl Engine {
     }
 
     /// Something has changed: the call has won, asks for more, waits or ends.
-    fn go_on(&mut self, index: OpIndex, call: &mut Call, now: Instant) {
+    pub(super) fn go_on(&mut self, index: OpIndex, call: &mut Call, now: Instant) {
         if let Some(error) = call.error.take() {
             return self.end_for(index, call, Some(error), now);
         }
@@ -168,7 +166,7 @@ impl Engine {
         };
         if call.may_wait() && self.locks.ops.at(index).plan.is_patient {
             self.give_back(call, rules::keys_kept(first), now);
-            self.keep_all(index, call, now);
+            self.keep_all(self.locks.ops.id(index), call, now);
             self.wait_for(index, call, first, now);
         }
         self.wait_or_end(index, call, now);
@@ -206,6 +204,10 @@ impl Engine {
     /// call begins anew if it may: then there is no result.
     pub(super) fn report_call(&mut self, index: OpIndex, now: Instant) -> Option<Event> {
         let mut call = self.sets.calls.remove(&index)?;
+        if call.is_asking() && !self.all_decided(index, &mut call, now) {
+            self.sets.calls.insert(index, call);
+            return None;
+        }
         let first = call.leases().min_by_key(|lease| self.locks.deadline(*lease));
         let first = first.filter(|_| call.is_won());
         let ends = first.and_then(|lease| self.locks.deadline(lease)).unwrap_or_default();
@@ -235,8 +237,11 @@ impl Engine {
     fn hand_set_over(&mut self, call: &Call, op: OpId, now: Instant) -> Option<LeaseId> {
         let mut leases: Vec<LeaseId> = Vec::with_capacity(call.members.len());
         leases.extend(call.leases());
-        for &lease in &leases {
-            if !call.options.keep_alive && self.locks.keep_of(lease.slot).is_some() {
+        if call.options.keep_alive {
+            self.keep_all(op, call, now);
+        }
+        for lease in leases.iter().filter(|_| !call.options.keep_alive) {
+            if self.locks.keep_of(lease.slot).is_some() {
                 self.locks.end_keep_alive(lease.slot);
                 self.locks.end_keeping(lease.slot);
             }
