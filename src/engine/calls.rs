@@ -140,25 +140,6 @@ impl Engine {
         Some(begun)
     }
 
-    /// The attempt at all keys of a call ends without a lease, if it is under way or has won: releases
-    /// what it may have written.
-    #[cold]
-    pub(super) fn end_together(&mut self, index: OpIndex, outcome: Verdict, now: Now) {
-        let Some(slots) = self.locks.ops.at_mut(index).all.take() else { return };
-        for &slot in slots.iter() {
-            self.locks.observe(Happening::AttemptFailed { op: index, outcome });
-            self.release_slot(slot, None, now);
-            self.locks.slots.at_mut(slot).op = None;
-            self.locks.slots.free_if_unnamed(slot);
-        }
-        if self.locks.ops.at(index).outcome == Verdict::Open {
-            self.locks.finish(index, outcome);
-        } else {
-            // Its result waits to be taken.
-            self.locks.ops.at_mut(index).outcome = outcome;
-        }
-    }
-
     #[cold]
     fn check_key(&self, key: &[u8], options: &LockOptions) -> Result<(), LockError> {
         let prefix = &self.locks.prefix;

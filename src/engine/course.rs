@@ -66,6 +66,25 @@ impl Engine {
         }
     }
 
+    /// The attempt at all keys of a call ends without a lease, if it is under way or has won: releases
+    /// what it may have written.
+    #[cold]
+    pub(super) fn end_together(&mut self, index: OpIndex, outcome: Verdict, now: Now) {
+        let Some(slots) = self.locks.ops.at_mut(index).all.take() else { return };
+        for &slot in slots.iter() {
+            self.locks.observe(Happening::AttemptFailed { op: index, outcome });
+            self.release_slot(slot, None, now);
+            self.locks.slots.at_mut(slot).op = None;
+            self.locks.slots.free_if_unnamed(slot);
+        }
+        if self.locks.ops.at(index).outcome == Verdict::Open {
+            self.locks.finish(index, outcome);
+        } else {
+            // Its result waits to be taken.
+            self.locks.ops.at_mut(index).outcome = outcome;
+        }
+    }
+
     /// How the call fails if this attempt was its last. The end of a call may cut an attempt before the
     /// nodes could answer. Then the denials of the attempts before count, or their lateness.
     #[cold]

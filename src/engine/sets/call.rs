@@ -3,8 +3,9 @@
 use super::core::{Call, KEYS_MAX, Member, Owner, State, Wanted};
 use crate::engine::core::Engine;
 use crate::engine::event::Event;
+use crate::engine::happenings::Happening;
 use crate::engine::locks::op::{OpId, Part, Verdict};
-use crate::engine::locks::slot::LeaseId;
+use crate::engine::locks::slot::{LeaseId, TokenInput};
 use crate::error::{Cause, LockError, NO_CLIENT, ONLY_ONE_HAS_SLOTS};
 use crate::key::Key;
 use crate::node::Now;
@@ -137,8 +138,40 @@ impl Engine {
         self.sets.calls.insert(index, call);
     }
 
+    /// The attempt at all keys is decided. Returns whether the call has them.
+    fn all_decided(&mut self, index: OpIndex, call: &mut Call, now: Instant) -> bool {
+        let op = self.locks.ops.at_mut(index);
+        let (outcome, granted) = (op.outcome, op.round.granted);
+        if let Some(slots) = op.all.take() {
+            for (member, &slot) in call.members.iter_mut().zip(slots.iter()) {
+                self.locks.observe(Happening::Lease { op: index, slot, now });
+                let won = self.locks.slots.at_mut(slot);
+                // The first has won already.
+                if won.op.take().is_none() {
+                    won.step(TokenInput::Win);
+                }
+                won.step(TokenInput::Take);
+                won.granted = granted;
+                member.state = State::Held(self.locks.slots.lease_id(slot));
+                if self.waiting.has_recent_wakes() {
+                    self.waiting.won_at_once(&self.locks.slots.at(slot).key);
+                }
+            }
+            return true;
+        }
+        let error = self.lock_error(index, now);
+        for member in &mut call.members {
+            self.locks.observe(Happening::Refused { op: index, outcome, error: &error, now });
+            member.state = State::Denied(error.clone());
+        }
+        call.denied_at = now;
+        self.locks.ops.at_mut(index).outcome = Verdict::Open;
+        self.go_on(index, call, now);
+        false
+    }
+
     /// Something has changed: the call has won, asks for more, waits or ends.
-    pub(super) fn go_on(&mut self, index: OpIndex, call: &mut Call, now: Instant) {
+    fn go_on(&mut self, index: OpIndex, call: &mut Call, now: Instant) {
         if let Some(error) = call.error.take() {
             return self.end_for(index, call, Some(error), now);
         }

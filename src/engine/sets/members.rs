@@ -5,7 +5,6 @@ use crate::engine::core::Engine;
 use crate::engine::happenings::Happening;
 use crate::engine::locks::batch::BatchKind;
 use crate::engine::locks::op::{OpId, OpKind, Part, Verdict};
-use crate::engine::locks::slot::TokenInput;
 use crate::error::{Ballot, Cause, LockError, SEVERAL_KEYS};
 use crate::options::{LockOptions, Share};
 use crate::quorum::{NODES_MAX, NodeMask};
@@ -89,38 +88,6 @@ impl Engine {
         for failed in self.locks.ask_in_batch(kind, &slots, nodes, both) {
             self.follow(Some(failed), both);
         }
-    }
-
-    /// The attempt at all keys is decided. Returns whether the call has them.
-    pub(super) fn all_decided(&mut self, index: OpIndex, call: &mut Call, now: Instant) -> bool {
-        let op = self.locks.ops.at_mut(index);
-        let (outcome, granted) = (op.outcome, op.round.granted);
-        if let Some(slots) = op.all.take() {
-            for (member, &slot) in call.members.iter_mut().zip(slots.iter()) {
-                self.locks.observe(Happening::Lease { op: index, slot, now });
-                let won = self.locks.slots.at_mut(slot);
-                // The first has won already.
-                if won.op.take().is_none() {
-                    won.step(TokenInput::Win);
-                }
-                won.step(TokenInput::Take);
-                won.granted = granted;
-                member.state = State::Held(self.locks.slots.lease_id(slot));
-                if self.waiting.has_recent_wakes() {
-                    self.waiting.won_at_once(&self.locks.slots.at(slot).key);
-                }
-            }
-            return true;
-        }
-        let error = self.lock_error(index, now);
-        for member in &mut call.members {
-            self.locks.observe(Happening::Refused { op: index, outcome, error: &error, now });
-            member.state = State::Denied(error.clone());
-        }
-        call.denied_at = now;
-        self.locks.ops.at_mut(index).outcome = Verdict::Open;
-        self.go_on(index, call, now);
-        false
     }
 
     /// As [`ask_for_free`](Self::ask_for_free), with one command per node, or by SETs if not enough
