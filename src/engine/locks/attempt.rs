@@ -6,10 +6,8 @@
 //! - An accept of a fence counts only where a grant of the node would: it was read from an admitted
 //!   node.
 
-use smallvec::SmallVec;
-
 use super::core::{Failed, Locks};
-use super::op::Verdict;
+use super::op::{OpKind, Verdict};
 use super::slot::{Mark, TokenInput, TokenState};
 use crate::command::Answer;
 use crate::engine::happenings::Happening;
@@ -264,11 +262,8 @@ impl Locks {
             op.round.enter(node, vote);
         }
         op.blame_all(open, Cause::Timeout);
-        let slots = SmallVec::<[SlotIndex; 1]>::from_slice(self.ops.at(index).slots());
-        for slot in slots {
-            for node in open {
-                self.observe(Happening::Vote { node, slot, vote });
-            }
+        for node in open {
+            self.observe(Happening::Vote { node, slot: slot_index, vote });
         }
         for node in awaited {
             self.fail_vote(node, slot_index);
@@ -437,7 +432,7 @@ impl Locks {
         }
         if let Some(op) = slot.op {
             let op = self.ops.at_mut(op);
-            if op.takes_locks() {
+            if op.kind == OpKind::Acquire {
                 op.round.enter(id, vote);
             }
         }

@@ -73,8 +73,8 @@ fn a_call_for_a_slot_whose_last_round_is_cut_ends_for_the_reason_of_the_round_be
 /// The client has won both keys of a set, and its caller looks only when the lease is over.
 fn won_too_late(rig: &mut Rig, timeout: Duration) -> Stores {
     let mut stores = stores(3);
-    rig.engine.try_lock(b"other", &LockOptions::new(TTL), rig.now).unwrap();
     rig.engine.lock_all(&["a", "b"], &every(50 * MS).timeout(timeout), rig.now).unwrap();
+    rig.engine.try_lock(b"other", &LockOptions::new(TTL), rig.now).unwrap();
     serve(rig, &mut stores);
     // The result of the set stands behind this one.
     let other = rig.locked();
