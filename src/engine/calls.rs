@@ -14,6 +14,7 @@ use crate::rules;
 use crate::slab::{OpIndex, SlotIndex};
 use crate::time::Instant;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 impl Engine {
@@ -95,38 +96,45 @@ impl Engine {
             self.locks.check_fences()?;
         }
         let index = self.open_call(options, ttl_ms, now)?;
-        let token = self.locks.draw_token();
-        let slot = self.locks.slots.open(key, token, TokenInput::Begin);
+        let slot = self.open_slot(key);
         if is_fenced {
             self.locks.slots.at_mut(slot).set(Mark::FENCED, true);
-        }
-        if !self.locks.prefix.is_none() {
-            self.locks.prefix.put_before(&mut self.locks.slots.at_mut(slot).key);
         }
         self.locks.observe(Happening::Call { op: index, slot, ttl_ms, now });
         Ok((index, slot))
     }
 
-    /// Begins one attempt at each of these keys, with one command per node for all. Each key has an
-    /// operation of its own. `None` if too few nodes have such a command.
-    pub(super) fn acquire_in_batch(
+    /// Opens a slot for an attempt at a key, with a token of its own.
+    #[inline(always)]
+    pub(super) fn open_slot(&mut self, key: &[u8]) -> SlotIndex {
+        let token = self.locks.draw_token();
+        let slot = self.locks.slots.open(key, token, TokenInput::Begin);
+        if !self.locks.prefix.is_none() {
+            self.locks.prefix.put_before(&mut self.locks.slots.at_mut(slot).key);
+        }
+        slot
+    }
+
+    /// Begins one attempt at each of these keys, with one command per node that takes the first free
+    /// one. Each key has an operation of its own. `None` if too few nodes run scripts.
+    pub(super) fn acquire_first_free(
         &mut self,
-        kind: BatchKind,
         keys: &[&[u8]],
         options: &LockOptions,
         now: Instant,
     ) -> Option<Vec<Result<OpId, LockError>>> {
+        let kind = BatchKind::FirstFree;
         let nodes = self.locks.able_to_batch(kind).filter(|_| !options.is_fenced)?;
-        let (mut attempts, both) = (Vec::with_capacity(keys.len()), self.locks.now(now));
+        let (mut slots, both) = (Vec::with_capacity(keys.len()), self.locks.now(now));
         let mut begin = |key: &[u8]| {
             let (index, slot) = self.open_attempt(key, options, now)?;
             self.locks.prepare_attempt(index, slot, both);
-            attempts.push((index, slot));
+            slots.push(slot);
             Ok(self.locks.ops.id(index))
         };
         let begun = keys.iter().map(|key| begin(key)).collect();
         let now = both;
-        for failed in self.locks.ask_in_batch(kind, &attempts, nodes, now) {
+        for failed in self.locks.ask_in_batch(kind, &Arc::new(slots), nodes, now) {
             self.follow(Some(failed), now);
         }
         Some(begun)
@@ -261,16 +269,18 @@ impl Engine {
                     self.locks.end_with_call(index);
                 }
             }
-            OpKind::Acquire => {
-                let failed = self.locks.judge_attempt(index, now);
-                self.follow(failed, now);
+            OpKind::Acquire | OpKind::Set => {
+                if op.takes_locks() {
+                    let failed = self.locks.judge_attempt(index, now);
+                    self.follow(failed, now);
+                }
             }
             OpKind::Extend | OpKind::Adopt | OpKind::Keep => {
                 self.locks.extension_timed_out(index);
             }
             OpKind::Release => self.locks.finish(index, Verdict::Unlocked(Ok(Unlocked::Unknown))),
             OpKind::Query => self.locks.finish(index, Verdict::Answered),
-            OpKind::Set | OpKind::Free => {}
+            OpKind::Free => {}
         }
     }
 
@@ -342,7 +352,7 @@ impl Engine {
     }
 
     /// Why the call has no lease.
-    fn lock_error(&self, index: OpIndex, now: Instant) -> LockError {
+    pub(super) fn lock_error(&self, index: OpIndex, now: Instant) -> LockError {
         let op = self.locks.ops.at(index);
         let (round, outcome) = (op.round, op.outcome);
         let granted = if outcome == Verdict::Expired { op.late } else { round.granted };

@@ -76,7 +76,10 @@ impl Engine {
 
     fn check_locks(&self) {
         for (index, slot) in self.locks.slots.iter() {
-            let op = slot.op.map(|op| self.locks.ops.at(op));
+            // Of an attempt at all keys, the first slot names the operation.
+            let is_of = |op: &Op| op.all.as_ref().is_some_and(|all| all.contains(&index));
+            let of_set = || self.locks.ops.iter().map(|(_, op)| op).find(|op| is_of(op));
+            let op = slot.op.map(|op| self.locks.ops.at(op)).or_else(of_set);
             assert!(self.is_sound(index, slot, op), "{slot:?} with {op:?}");
             let is_open = self.locks.offers.open.contains(index);
             assert_eq!(is_open, slot.state() == TokenState::Offered, "{slot:?} is offered");
@@ -86,12 +89,13 @@ impl Engine {
         for (index, op) in self.locks.ops.iter() {
             assert!(self.is_placed(index, op), "{op:?} has no slot of its own");
             assert!(op.kind != OpKind::Free || op.part.is_none(), "{op:?} is reported to its set");
+            assert!(op.kind == OpKind::Set || op.all.is_none(), "{op:?} has one key");
         }
     }
 
     /// Whether a token's state fits its operation.
     fn is_sound(&self, index: SlotIndex, slot: &Slot, op: Option<&Op>) -> bool {
-        let is_call = op.is_some_and(|op| op.kind == OpKind::Acquire && op.slot() == index);
+        let is_call = op.is_some_and(|op| op.takes_locks() && op.slots().contains(&index));
         let outcome = op.map(|op| op.outcome);
         match slot.state() {
             TokenState::Free => op.is_none() && slot.refs == 0,
@@ -99,7 +103,11 @@ impl Engine {
                 // The last vote decides a round; a fence may need another one.
                 let waits =
                     op.is_some_and(|op| !op.round.open().union(op.round.awaited).is_empty());
-                is_call && outcome == Some(Verdict::Open) && (waits || slot.has(Mark::FENCED))
+                // When the first slot of several has won, the others win with their hand-over.
+                let is_other = op.is_some_and(|op| op.slot() != index);
+                is_call
+                    && (is_other
+                        || outcome == Some(Verdict::Open) && (waits || slot.has(Mark::FENCED)))
             }
             TokenState::Gated | TokenState::Between => is_call && outcome == Some(Verdict::Open),
             TokenState::Won => is_call && outcome == Some(Verdict::Won),
@@ -112,8 +120,8 @@ impl Engine {
 
     /// Whether an operation under way has a slot that names it, and a time at which it ends.
     fn is_placed(&self, index: OpIndex, op: &Op) -> bool {
-        if matches!(op.kind, OpKind::Free | OpKind::Query | OpKind::Set)
-            || op.outcome != Verdict::Open
+        let is_set = op.kind == OpKind::Set && op.all.is_none();
+        if is_set || matches!(op.kind, OpKind::Free | OpKind::Query) || op.outcome != Verdict::Open
         {
             return true;
         }

@@ -46,6 +46,9 @@ impl Engine {
     pub(super) fn attempt_failed(&mut self, index: OpIndex, outcome: Verdict, now: Now) {
         self.locks.ops.unlist(index);
         let outcome = self.weigh_denials(index, outcome, now);
+        if self.locks.ops.at(index).kind == OpKind::Set {
+            return self.end_together(index, outcome, now);
+        }
         self.locks.ops.at_mut(index).failed = outcome;
         self.locks.observe(Happening::AttemptFailed { op: index, outcome });
         let slot_index = self.locks.ops.at(index).slot();
@@ -60,6 +63,25 @@ impl Engine {
         }
         if !self.plan_retry(index, now.real) {
             self.fail(index, outcome);
+        }
+    }
+
+    /// The attempt at all keys of a call ends without a lease, if it is under way or has won: releases
+    /// what it may have written.
+    #[cold]
+    pub(super) fn end_together(&mut self, index: OpIndex, outcome: Verdict, now: Now) {
+        let Some(slots) = self.locks.ops.at_mut(index).all.take() else { return };
+        for &slot in slots.iter() {
+            self.locks.observe(Happening::AttemptFailed { op: index, outcome });
+            self.release_slot(slot, None, now);
+            self.locks.slots.at_mut(slot).op = None;
+            self.locks.slots.free_if_unnamed(slot);
+        }
+        if self.locks.ops.at(index).outcome == Verdict::Open {
+            self.locks.finish(index, outcome);
+        } else {
+            // Its result waits to be taken.
+            self.locks.ops.at_mut(index).outcome = outcome;
         }
     }
 

@@ -9,8 +9,6 @@ use super::happenings::Happening;
 #[cfg(feature = "metrics")]
 use super::happenings::counts::Series;
 #[cfg(feature = "metrics")]
-use super::locks::op::OpKind;
-#[cfg(feature = "metrics")]
 use super::locks::slot::Slot;
 use super::locks::slot::{LeaseId, Mark, TokenState};
 use super::locks::view::NodeHealth;
@@ -317,7 +315,7 @@ impl Engine {
         let mut oldest = Oldest::default();
         let is_announced =
             |keep: Option<_>| keep.is_some_and(|keep| locks.keeps.at(keep).is_announced);
-        for (_, op) in locks.ops.iter().filter(|(_, op)| op.kind == OpKind::Acquire) {
+        for (_, op) in locks.ops.iter().filter(|(_, op)| op.takes_locks()) {
             if !is_announced(op.keep) {
                 oldest.note_call(op.called.at);
             }

@@ -8,7 +8,7 @@ use std::iter;
 use super::core::Engine;
 use super::happenings::Happening;
 use super::locks::offers::{Taken, Transfer};
-use super::locks::op::{Op, OpKind, Verdict};
+use super::locks::op::{Op, Verdict};
 use super::locks::slot::TokenState;
 use super::wait::{
     Heir, Listed, Meant, Message, MessageKind, RawToken, Terms, append_message, waiter_id,
@@ -121,7 +121,7 @@ impl Engine {
     /// Costs a look at every operation.
     fn attempt_for(&self, key: &[u8]) -> Option<SlotIndex> {
         let ops = self.locks.ops.iter().map(|(_, op)| op);
-        let mut slots = ops.filter(|op| op.kind == OpKind::Acquire).map(Op::slot);
+        let mut slots = ops.filter(|op| op.takes_locks()).flat_map(Op::slots).copied();
         slots.find(|&index| {
             let slots = &self.locks.slots;
             slots

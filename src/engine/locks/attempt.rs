@@ -6,8 +6,10 @@
 //! - An accept of a fence counts only where a grant of the node would: it was read from an admitted
 //!   node.
 
+use smallvec::SmallVec;
+
 use super::core::{Failed, Locks};
-use super::op::{OpKind, Verdict};
+use super::op::Verdict;
 use super::slot::{Mark, TokenInput, TokenState};
 use crate::command::Answer;
 use crate::engine::happenings::Happening;
@@ -262,8 +264,11 @@ impl Locks {
             op.round.enter(node, vote);
         }
         op.blame_all(open, Cause::Timeout);
-        for node in open {
-            self.observe(Happening::Vote { node, slot: slot_index, vote });
+        let slots = SmallVec::<[SlotIndex; 1]>::from_slice(self.ops.at(index).slots());
+        for slot in slots {
+            for node in open {
+                self.observe(Happening::Vote { node, slot, vote });
+            }
         }
         for node in awaited {
             self.fail_vote(node, slot_index);
@@ -432,7 +437,7 @@ impl Locks {
         }
         if let Some(op) = slot.op {
             let op = self.ops.at_mut(op);
-            if op.kind == OpKind::Acquire {
+            if op.takes_locks() {
                 op.round.enter(id, vote);
             }
         }

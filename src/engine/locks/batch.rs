@@ -4,6 +4,8 @@
 //!
 //! - A batch lives until each node that it was written to has answered, or its connection has ended.
 
+use std::sync::Arc;
+
 use crate::quorum::{NodeId, NodeMask};
 use crate::slab::{BatchIndex, Slab, SlotIndex};
 
@@ -11,7 +13,7 @@ use crate::slab::{BatchIndex, Slab, SlotIndex};
 #[derive(Clone, Debug)]
 pub(in crate::engine) struct Batch {
     pub(super) kind: BatchKind,
-    slots: Vec<SlotIndex>,
+    slots: Arc<Vec<SlotIndex>>,
     /// The nodes whose answer the client awaits.
     awaited: NodeMask,
 }
@@ -30,7 +32,11 @@ pub(in crate::engine) type Batches = Slab<BatchIndex, Batch>;
 
 impl Slab<BatchIndex, Batch> {
     /// Takes a place for a batch that is about to be written.
-    pub(super) fn open(&mut self, kind: BatchKind, slots: Vec<SlotIndex>) -> Option<BatchIndex> {
+    pub(super) fn open(
+        &mut self,
+        kind: BatchKind,
+        slots: Arc<Vec<SlotIndex>>,
+    ) -> Option<BatchIndex> {
         self.insert(Batch { kind, slots, awaited: NodeMask::EMPTY })
     }
 
@@ -43,14 +49,13 @@ impl Slab<BatchIndex, Batch> {
     }
 
     /// No more is to come from this node. Returns the attempts of the batch.
-    pub(super) fn ended(&mut self, index: BatchIndex, id: NodeId) -> Vec<SlotIndex> {
+    pub(super) fn ended(&mut self, index: BatchIndex, id: NodeId) -> Arc<Vec<SlotIndex>> {
         let batch = self.at_mut(index);
         batch.awaited.remove(id);
-        if !batch.awaited.is_empty() {
-            return batch.slots.clone();
+        let (slots, is_over) = (Arc::clone(&batch.slots), batch.awaited.is_empty());
+        if is_over {
+            self.give_back(index);
         }
-        let slots = std::mem::take(&mut batch.slots);
-        self.give_back(index);
         slots
     }
 }

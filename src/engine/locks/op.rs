@@ -15,6 +15,7 @@ use crate::round::{Round, Tally};
 use crate::slab::{Index, KeepIndex, OpIndex, Slab, SlotIndex};
 use crate::time::Instant;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 /// An operation of an [`Engine`](crate::engine::Engine) that has not been reported yet.
@@ -45,7 +46,8 @@ pub(in crate::engine) enum OpKind {
     Keep,
     Release,
     Query,
-    /// A call for several keys, or a change of their lease: its parts are operations of their own.
+    /// A call for several keys, or a change of their lease. An attempt at all of its keys is its own;
+    /// other parts of it are operations of their own.
     Set,
 }
 
@@ -98,8 +100,12 @@ pub(in crate::engine) struct Op {
     pub(in crate::engine) outcome: Verdict,
     /// An extension that began before the last change of the lists.
     pub(in crate::engine) is_former: bool,
-    /// The slot of the current attempt, of the lease, or of the release. `None` for a query or a set.
+    /// The slot of the current attempt, of the lease, or of the release. `None` for a query, and for a
+    /// set without an attempt of its own.
     slot: Option<SlotIndex>,
+    /// The slots of an attempt at all keys of a set, until it has failed or is reported. The first is
+    /// also `slot`. As one pointer it keeps the operation at 256 bytes: more cost each access.
+    pub(in crate::engine) all: Option<Arc<Vec<SlotIndex>>>,
     /// The entry for the engine's care of an acquisition's lease.
     pub(in crate::engine) keep: Option<KeepIndex>,
     /// The set of which this operation does one key, until that set has the result.
@@ -301,6 +307,16 @@ impl Ops {
         self.room() == 0
     }
 
+    /// From now on so many places are for one call alone.
+    pub(in crate::engine) const fn reserve(&mut self, places: usize) {
+        self.limit = self.limit.saturating_sub(places);
+    }
+
+    /// Places that were [reserved](Self::reserve) are for all calls again.
+    pub(in crate::engine) const fn share(&mut self, places: usize) {
+        self.limit = self.limit.saturating_add(places);
+    }
+
     /// How many operations may begin.
     pub(in crate::engine) const fn room(&self) -> usize {
         self.limit.saturating_sub(self.in_flight())
@@ -315,6 +331,7 @@ impl Op {
             outcome: Verdict::Open,
             is_former: false,
             slot: None,
+            all: None,
             keep: None,
             part: None,
             prev: None,
@@ -348,6 +365,16 @@ impl Op {
     /// Whether the operation is a call for a lock that is not decided.
     pub(in crate::engine) fn goes_on(&self) -> bool {
         self.kind == OpKind::Acquire && self.outcome == Verdict::Open
+    }
+
+    /// Whether the operation is a call for a lock, or has an attempt at all keys of a set.
+    pub(in crate::engine) fn takes_locks(&self) -> bool {
+        self.kind == OpKind::Acquire || self.all.is_some()
+    }
+
+    /// The slots of the attempt.
+    pub(in crate::engine) fn slots(&self) -> &[SlotIndex] {
+        self.all.as_deref().map_or(self.slot.as_slice(), Vec::as_slice)
     }
 
     /// The slot of an operation on a lock.

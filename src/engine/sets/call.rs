@@ -3,8 +3,9 @@
 use super::core::{Call, KEYS_MAX, Member, Owner, State, Wanted};
 use crate::engine::core::Engine;
 use crate::engine::event::Event;
+use crate::engine::happenings::Happening;
 use crate::engine::locks::op::{OpId, Part, Verdict};
-use crate::engine::locks::slot::LeaseId;
+use crate::engine::locks::slot::{LeaseId, TokenInput};
 use crate::error::{Cause, LockError, NO_CLIENT, ONLY_ONE_HAS_SLOTS};
 use crate::key::Key;
 use crate::node::Now;
@@ -107,8 +108,6 @@ impl Engine {
         now: Instant,
     ) {
         let Some(call) = self.sets.calls.get_mut(&index) else { return };
-        // A node that denies several keys at once does not say which of them is held.
-        let names_key = !call.is_batch || call.wanted == Wanted::One;
         let member =
             call.members.get_mut(usize::from(place)).filter(|member| member.op() == Some(op));
         debug_assert!(member.is_some(), "{op:?} is the operation of the key at {place}");
@@ -122,7 +121,7 @@ impl Engine {
                 // The call itself has cancelled the attempt.
                 Err(LockError::Cancelled) => State::Free,
                 Err(error) => {
-                    let error = if names_key { named(error, &member.key) } else { error };
+                    let error = named(error, &member.key);
                     call.error = call.error.take().or_else(|| was_waiting.then(|| error.clone()));
                     if error.is_taken() {
                         call.denied_at = now;
@@ -137,6 +136,39 @@ impl Engine {
         let Some(mut call) = self.sets.calls.remove(&index) else { return };
         self.go_on(index, &mut call, now);
         self.sets.calls.insert(index, call);
+    }
+
+    /// The attempt at all keys is decided. Returns whether the call has them.
+    fn all_decided(&mut self, index: OpIndex, call: &mut Call, now: Instant) -> bool {
+        self.locks.ops.share(call.members.len());
+        let op = self.locks.ops.at_mut(index);
+        let (outcome, granted) = (op.outcome, op.round.granted);
+        if let Some(slots) = op.all.take() {
+            for (member, &slot) in call.members.iter_mut().zip(slots.iter()) {
+                self.locks.observe(Happening::Lease { op: index, slot, now });
+                let won = self.locks.slots.at_mut(slot);
+                // The first has won already.
+                if won.op.take().is_none() {
+                    won.step(TokenInput::Win);
+                }
+                won.step(TokenInput::Take);
+                won.granted = granted;
+                member.state = State::Held(self.locks.slots.lease_id(slot));
+                if self.waiting.has_recent_wakes() {
+                    self.waiting.won_at_once(&self.locks.slots.at(slot).key);
+                }
+            }
+            return true;
+        }
+        let error = self.lock_error(index, now);
+        for member in &mut call.members {
+            self.locks.observe(Happening::Refused { op: index, outcome, error: &error, now });
+            member.state = State::Denied(error.clone());
+        }
+        call.denied_at = now;
+        self.locks.ops.at_mut(index).outcome = Verdict::Open;
+        self.go_on(index, call, now);
+        false
     }
 
     /// Something has changed: the call has won, asks for more, waits or ends.
@@ -168,7 +200,7 @@ impl Engine {
         };
         if call.may_wait() && self.locks.ops.at(index).plan.is_patient {
             self.give_back(call, rules::keys_kept(first), now);
-            self.keep_all(index, call, now);
+            self.keep_all(self.locks.ops.id(index), call, now);
             self.wait_for(index, call, first, now);
         }
         self.wait_or_end(index, call, now);
@@ -206,6 +238,10 @@ impl Engine {
     /// call begins anew if it may: then there is no result.
     pub(super) fn report_call(&mut self, index: OpIndex, now: Instant) -> Option<Event> {
         let mut call = self.sets.calls.remove(&index)?;
+        if call.is_asking() && !self.all_decided(index, &mut call, now) {
+            self.sets.calls.insert(index, call);
+            return None;
+        }
         let first = call.leases().min_by_key(|lease| self.locks.deadline(*lease));
         let first = first.filter(|_| call.is_won());
         let ends = first.and_then(|lease| self.locks.deadline(lease)).unwrap_or_default();
@@ -235,8 +271,11 @@ impl Engine {
     fn hand_set_over(&mut self, call: &Call, op: OpId, now: Instant) -> Option<LeaseId> {
         let mut leases: Vec<LeaseId> = Vec::with_capacity(call.members.len());
         leases.extend(call.leases());
-        for &lease in &leases {
-            if !call.options.keep_alive && self.locks.keep_of(lease.slot).is_some() {
+        if call.options.keep_alive {
+            self.keep_all(op, call, now);
+        }
+        for lease in leases.iter().filter(|_| !call.options.keep_alive) {
+            if self.locks.keep_of(lease.slot).is_some() {
                 self.locks.end_keep_alive(lease.slot);
                 self.locks.end_keeping(lease.slot);
             }

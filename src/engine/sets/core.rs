@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use rustc_hash::FxHashMap;
 
-use crate::engine::locks::batch::BatchKind;
 use crate::engine::locks::op::OpId;
 use crate::engine::locks::slot::LeaseId;
 use crate::error::{ExtendError, LockError, UnlockError, Unlocked};
@@ -36,7 +35,7 @@ pub(in crate::engine) struct Sets {
 pub(super) struct Call {
     pub(super) wanted: Wanted,
     pub(super) members: Vec<Member>,
-    /// The attempts of the last round shared one command.
+    /// The last round asked by one command per node.
     pub(super) is_batch: bool,
     /// The call for a slot has asked again because nodes named different slots.
     pub(super) has_repeated: bool,
@@ -70,7 +69,7 @@ pub(super) struct Member {
 #[derive(Clone)]
 pub(super) enum State {
     Free,
-    /// One attempt is under way.
+    /// One attempt is under way. It is the call's own if it is for all keys.
     Asked(OpId),
     /// A call of its own waits for the key.
     Waiting(OpId),
@@ -123,15 +122,7 @@ impl Call {
         }
     }
 
-    /// The command that asks a node for several keys at once.
-    pub(super) const fn batch_kind(&self) -> BatchKind {
-        match self.wanted {
-            Wanted::One => BatchKind::FirstFree,
-            Wanted::All | Wanted::AllBehindGate => BatchKind::All,
-        }
-    }
-
-    /// Whether single attempts are under way.
+    /// Whether attempts at keys, or at all, are under way.
     pub(super) fn is_asking(&self) -> bool {
         self.members.iter().any(|member| matches!(member.state, State::Asked(_)))
     }

@@ -2,6 +2,8 @@
 
 use super::core::{Call, Member, State, Wanted};
 use crate::engine::core::Engine;
+use crate::engine::happenings::Happening;
+use crate::engine::locks::batch::BatchKind;
 use crate::engine::locks::op::{OpId, OpKind, Part, Verdict};
 use crate::error::{Ballot, Cause, LockError, SEVERAL_KEYS};
 use crate::options::{LockOptions, Share};
@@ -9,6 +11,8 @@ use crate::quorum::{NODES_MAX, NodeMask};
 use crate::rules;
 use crate::slab::OpIndex;
 use crate::time::Instant;
+
+use std::sync::Arc;
 
 impl Engine {
     /// Begins a call that needs `room` for operations of its own.
@@ -28,10 +32,12 @@ impl Engine {
         self.sets.is_used = true;
         self.locks.ops.at_mut(index).plan.retry_as(&call.options, now);
         let mut call = Box::new(call);
-        if call.wanted == Wanted::AllBehindGate && self.locks.ops.at(index).plan.is_patient {
-            self.ask_for_gate(index, &mut call, now);
-        } else {
-            self.ask_in_batch(index, &mut call, room, now);
+        match call.wanted {
+            Wanted::AllBehindGate if self.locks.ops.at(index).plan.is_patient => {
+                self.ask_for_gate(index, &mut call, now);
+            }
+            Wanted::All | Wanted::AllBehindGate => self.ask_for_all(index, &mut call, now),
+            Wanted::One => self.ask_for_first_free(index, &mut call, room, now),
         }
         if !call.is_under_way() {
             self.locks.close_op(index);
@@ -61,9 +67,34 @@ impl Engine {
         }
     }
 
+    /// Begins one attempt at all keys, by one command per node, or by SETs if a node lacks it.
+    fn ask_for_all(&mut self, index: OpIndex, call: &mut Call, now: Instant) {
+        let kind = BatchKind::All;
+        let nodes = self.locks.able_to_batch(kind).filter(|_| !call.options.is_fenced);
+        let (Some(nodes), Some(ttl_ms)) = (nodes, self.locks.checked_ttl(call.options.ttl)) else {
+            return self.ask_for_free(index, call, usize::MAX, now);
+        };
+        call.is_batch = true;
+        let (op, mut slots) = (self.locks.ops.id(index), Vec::with_capacity(call.members.len()));
+        for member in &mut call.members {
+            member.state = State::Asked(op);
+            slots.push(self.open_slot(&member.key));
+        }
+        self.locks.ops.at_mut(index).plan.ttl_ms = ttl_ms;
+        // If the nodes refuse the command, each key needs an operation.
+        self.locks.ops.reserve(slots.len());
+        let (slots, both) = (Arc::new(slots), self.locks.now(now));
+        self.locks.prepare_all(index, &slots, both);
+        let slot = self.locks.ops.at(index).slot();
+        self.locks.observe(Happening::Call { op: index, slot, ttl_ms, now });
+        for failed in self.locks.ask_in_batch(kind, &slots, nodes, both) {
+            self.follow(Some(failed), both);
+        }
+    }
+
     /// As [`ask_for_free`](Self::ask_for_free), with one command per node, or by SETs if not enough
-    /// nodes have the command. By SETs, the first round of a call for one slot asks for one.
-    pub(super) fn ask_in_batch(
+    /// nodes run scripts. By SETs, the first round asks for one slot.
+    pub(super) fn ask_for_first_free(
         &mut self,
         index: OpIndex,
         call: &mut Call,
@@ -74,15 +105,12 @@ impl Engine {
             return;
         };
         let is_first = !call.has_repeated && call.members.iter().all(Member::is_free);
-        let most_by_set = if is_first && call.wanted == Wanted::One { 1 } else { most };
+        let most_by_set = if is_first { 1 } else { most };
         let free = call.members.iter().filter(|member| member.is_free()).take(most);
         let mut keys: Vec<&[u8]> = Vec::with_capacity(call.members.len());
         keys.extend(free.map(|member| member.key.as_slice()));
-        let begun = if keys.len() > 1 {
-            self.acquire_in_batch(call.batch_kind(), &keys, &options, now)
-        } else {
-            None
-        };
+        let begun =
+            if keys.len() > 1 { self.acquire_first_free(&keys, &options, now) } else { None };
         let Some(begun) = begun else {
             return self.ask_for_free(index, call, most_by_set, now);
         };
@@ -124,7 +152,7 @@ impl Engine {
 
     /// Waits for all keys that the call neither holds nor asks for, and keeps those that it holds.
     pub(super) fn wait_for_rest(&mut self, index: OpIndex, call: &mut Call, now: Instant) {
-        self.keep_all(index, call, now);
+        self.keep_all(self.locks.ops.id(index), call, now);
         for place in 0..call.members.len() {
             if call.members.get(place).is_some_and(|it| it.is_denied() || it.is_free()) {
                 self.wait_for(index, call, place, now);
@@ -142,7 +170,8 @@ impl Engine {
         now: Instant,
     ) -> bool {
         let wants_one = call.wanted == Wanted::One;
-        let lacks_command = self.locks.able_to_batch(call.batch_kind()).is_none();
+        let kind = if wants_one { BatchKind::FirstFree } else { BatchKind::All };
+        let lacks_command = self.locks.able_to_batch(kind).is_none();
         let is_patient = self.locks.ops.at(index).plan.is_patient;
         let may_ask = lacks_command || is_patient && !wants_one;
         if !call.is_batch || call.is_won() || !may_ask || self.is_over(index, now) {
@@ -190,6 +219,8 @@ impl Engine {
     /// The call ends without what it wants, as soon as none of its attempts is under way.
     pub(super) fn wind_up(&mut self, index: OpIndex, call: &mut Call, now: Instant) {
         self.give_back(call, 0, now);
+        let both = self.locks.now(now);
+        self.end_together(index, Verdict::Cancelled, both);
         self.cancel_members(call, now);
         if !call.is_under_way() && self.is_open(index) {
             self.locks.finish(index, Verdict::Answered);
@@ -201,13 +232,13 @@ impl Engine {
         self.locks.ops.at(index).outcome == Verdict::Open
     }
 
-    /// From now on the engine extends what the call holds while it waits.
-    pub(super) fn keep_all(&mut self, index: OpIndex, call: &Call, now: Instant) {
-        let op = self.locks.ops.id(index);
+    /// From now on the engine extends what the call holds: while it waits, or as its caller wants.
+    pub(super) fn keep_all(&mut self, op: OpId, call: &Call, now: Instant) {
         for lease in call.leases() {
             if self.locks.keep_of(lease.slot).is_none()
                 && let Some(keep) = self.locks.keeps.open(op)
             {
+                self.locks.keeps.at_mut(keep).is_announced = call.options.is_announced;
                 self.locks.begin_keeping(lease.slot, keep, self.locks.both_clocks(now));
             }
         }

@@ -1,12 +1,13 @@
 //! Several keys under one lease, and locks with several slots.
 //!
-//! A set is no lock of its own. Each of its keys is an ordinary attempt with its own token, and then
-//! an ordinary lease, in its own slot. So exclusion, ownership, debts and fences are those of single
-//! keys. This module asks for several keys at once, and makes one result of several.
+//! A set is no lock of its own. Each of its keys has its own token in its own slot, and is an ordinary
+//! lease once it is won. So exclusion, ownership, debts and fences are those of single keys. This module
+//! asks for several keys at once, and makes one result of several.
 //!
-//! A call asks for all its keys at once. If one is denied, the call keeps the keys that it won before
-//! the first denied one, in the order of their bytes. It gives back the others, and waits for that
-//! key as any call does. When it has the key, it asks for all that is left at once, and so on.
+//! A call asks for all its keys at once, where it can by one command and in one attempt. If one is
+//! denied, the call keeps the keys that it won before the first denied one, in the order of their
+//! bytes. It gives back the others, and waits for that key as any call does. When it has the key, it
+//! asks for all that is left at once, and so on.
 //!
 //! # Invariants
 //!

@@ -94,7 +94,7 @@ impl Engine {
         if self.ask_by_sets_instead(index, call, now) {
             return;
         }
-        self.ask_in_batch(index, call, usize::MAX, now);
+        self.ask_for_first_free(index, call, usize::MAX, now);
         if call.is_asking() {
             return;
         }
@@ -131,7 +131,7 @@ impl Engine {
         let drawn = self.draw_below(call.members.len());
         call.members.rotate_left(drawn);
         call.forget_denials();
-        self.ask_in_batch(index, call, usize::MAX, now);
+        self.ask_for_first_free(index, call, usize::MAX, now);
         call.is_asking()
     }
 

@@ -73,8 +73,8 @@ fn a_call_for_a_slot_whose_last_round_is_cut_ends_for_the_reason_of_the_round_be
 /// The client has won both keys of a set, and its caller looks only when the lease is over.
 fn won_too_late(rig: &mut Rig, timeout: Duration) -> Stores {
     let mut stores = stores(3);
-    rig.engine.lock_all(&["a", "b"], &every(50 * MS).timeout(timeout), rig.now).unwrap();
     rig.engine.try_lock(b"other", &LockOptions::new(TTL), rig.now).unwrap();
+    rig.engine.lock_all(&["a", "b"], &every(50 * MS).timeout(timeout), rig.now).unwrap();
     serve(rig, &mut stores);
     // The result of the set stands behind this one.
     let other = rig.locked();
@@ -131,6 +131,19 @@ fn leave(rig: &mut Rig, ops: Vec<OpId>) {
         rig.engine.cancel(op, rig.now);
         assert!(matches!(rig.refused(), LockError::Cancelled));
     }
+}
+
+#[test]
+fn no_other_call_takes_the_room_of_a_set_whose_nodes_refuse_its_one_command() {
+    let mut rig = Rig::with(3, |config| config.in_flight_max(3));
+    rig.engine.try_lock_all(&["a", "b"], &LockOptions::new(TTL), rig.now).unwrap();
+    let other = rig.engine.try_lock(b"other", &LockOptions::new(TTL), rig.now);
+    assert!(matches!(other, Err(LockError::Full)), "{other:?}");
+    rig.answer_all(0..3, "-ERR unknown command 'MSETEX'\r\n");
+    assert!(rig.engine.poll_event(rig.now).is_none());
+    rig.answer_all([0, 0, 1, 1, 2, 2], "+OK\r\n");
+    rig.locked();
+    rig.acquire("other");
 }
 
 #[test]

@@ -159,6 +159,25 @@ fn several_keys_are_asked_for_in_one_write_and_released_in_one() {
 }
 
 #[test]
+fn a_set_that_is_cancelled_is_released_wherever_its_one_command_may_have_run() {
+    for answered in 0..=3 {
+        let mut rig = Rig::new(3);
+        let op = rig.engine.try_lock_all(&["a", "b"], &LockOptions::new(TTL), rig.now).unwrap();
+        assert_eq!(rig.engine.in_flight(), 1, "one operation for both keys");
+        rig.answer_all(0..answered, ":1\r\n");
+        rig.engine.cancel(op, rig.now);
+        rig.answer_all(answered..3, ":1\r\n");
+        assert!(matches!(rig.refused(), LockError::Cancelled), "{answered}");
+        assert!(rig.engine.poll_event(rig.now).is_none(), "{answered}");
+        for node in 0..3 {
+            assert_eq!(rig.waiting(node), ["DELIFEQ", "DELIFEQ"], "{answered}");
+            rig.answer_all([node, node], ":1\r\n");
+        }
+        assert_eq!((rig.engine.in_flight(), rig.engine.slots_in_use()), (0, 0), "{answered}");
+    }
+}
+
+#[test]
 fn one_try_that_is_denied_one_key_leaves_none_behind() {
     let (mut rig, mut stores) = (Rig::new(3), stores(3));
     hold_elsewhere(&mut stores, "b");
