@@ -12,8 +12,8 @@ use redbolt::{Client, Guard, LockOptions};
 use redbolt_rig::ms;
 
 use super::{
-    Duration, KEYS, RESERVE, SLOTTED, TTL, Work, config, counter, lock_key, read_counter,
-    turns_file, write_counter, writing,
+    Duration, KEYS, RESERVE, SLOTTED, TTL, Work, config, counter, late_file, lock_key,
+    read_counter, turns_file, write_counter, writing,
 };
 
 /// The limit for releases that are still owed at the end.
@@ -55,6 +55,10 @@ fn one_of_the_processes_that_count() {
         if held.remaining() > RESERVE {
             for (path, count) in &writes {
                 write_counter(path, *count);
+            }
+            if !held.is_valid() {
+                let late = late_file(&dir, index);
+                write_counter(&late, read_counter(&late) + 1);
             }
             turns += if work == Work::Transfer.name() { 1 } else { writes.len() as u64 };
             write_counter(&turns_file(&dir, index), turns);

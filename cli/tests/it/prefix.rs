@@ -17,5 +17,5 @@ fn the_command_line_takes_a_prefix() {
     assert_eq!(status(&["status", "cli:k", "--json"]), "free");
     let long = "p".repeat(4_096);
     let refused = on(&nodes, &["status", "k", "--prefix", &long]).expect(64);
-    assert!(refused.err.contains("--prefix has 4096 bytes"), "{refused:?}");
+    assert!(refused.err.contains("--prefix must be shorter than 4096 bytes"), "{refused:?}");
 }
