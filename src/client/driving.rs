@@ -435,7 +435,8 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_left_the_sockets_for_a_long_lead_looks_at_its_end_though_nothing_is_due() {
+    fn a_thread_that_left_the_sockets_to_a_caller_that_drives_long_looks_at_its_end_though_nothing_is_due()
+     {
         let (mut table, now) = new_table();
         table.io_thread_falls_asleep(Instant::MAX);
         assert!(table.begin_drive(0));
@@ -446,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_left_the_sockets_looks_for_the_caller_that_is_left_when_a_lead_ends() {
+    fn a_thread_that_left_the_sockets_looks_for_the_caller_that_is_left_when_a_drive_ends() {
         for others in [0, 1] {
             let (mut table, now) = new_table();
             table.io_thread_falls_asleep(Instant::MAX);
@@ -474,7 +475,7 @@ mod tests {
 
     /// A driving caller that panics may have noted a wake that it never made.
     #[test]
-    fn a_leader_that_fails_wakes_the_thread_even_if_the_table_says_that_it_is_up() {
+    fn a_driving_caller_that_fails_wakes_the_thread_even_if_the_table_says_that_it_is_up() {
         let (mut table, now) = new_table();
         table.io_thread_falls_asleep(Instant::MAX);
         assert!(table.begin_drive(0));

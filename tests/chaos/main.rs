@@ -252,10 +252,7 @@ fn check_counts(work: Work, cluster: &Cluster, workers: &mut Workers, dir: &Path
     let counted: u64 = (0..KEYS).map(|key| read_counter(&counter(dir, key))).sum();
     let late: u64 = (0..WORKERS).map(|index| read_counter(&late_file(dir, index))).sum();
     println!("{turns} turns, {counted} counted, {late} writes ended behind their lease");
-    // A machine that stands still in the middle of a write costs counts, whatever the client does.
-    assert!(late <= 2, "the machine is too busy to show anything");
     match work {
-        _ if late > 0 => {}
         Work::Count | Work::Slots => assert_eq!(counted, turns, "counts were lost"),
         Work::Transfer => {
             assert_eq!(counted, KEYS as u64 * BALANCE, "the sum has changed");
@@ -456,7 +453,8 @@ fn turns_file(dir: &Path, index: usize) -> PathBuf {
     dir.join(format!("turns-{index}"))
 }
 
-/// How many writes of a process ended when its lease was over.
+/// How many writes of a process ended when its lease was over. A machine that stands still in the
+/// middle of a write costs counts, whatever the client does.
 fn late_file(dir: &Path, index: usize) -> PathBuf {
     dir.join(format!("late-{index}"))
 }

@@ -92,9 +92,7 @@ impl Locks {
 
     // ---- adoption ----
 
-    /// Begins to take over the lock of a key and token, by extending it to the TTL of the options.
-    /// Of the other options only keep-alive, announced and fence apply: they concern the lease
-    /// itself.
+    /// As [`Engine::adopt`](crate::Engine::adopt).
     pub(in crate::engine) fn adopt(
         &mut self,
         key: &[u8],
