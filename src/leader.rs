@@ -139,9 +139,9 @@ fn vote(node: &NodeAnswers, at: usize) -> Vote<'_> {
     }
     match node.replies.get(at..) {
         Some([Reply::Nil, ..]) => Vote::Free,
-        // GETRANGE gives an empty string for a missing key and for an empty one: PTTL tells them
-        // apart.
-        Some([Reply::Text(text), Reply::Integer(-2), ..]) if text.is_empty() => Vote::Free,
+        // GETRANGE gives an empty string for a missing key, too. A key may also end between the two
+        // commands.
+        Some([Reply::Text(_), Reply::Integer(-2), ..]) => Vote::Free,
         Some([Reply::Text(token), Reply::Integer(ms), ..]) => {
             Vote::Token(token, u64::try_from(*ms).map_or(Duration::MAX, Duration::from_millis))
         }
@@ -283,5 +283,7 @@ mod tests {
         assert_eq!(ends([3, 1, 2]), (3, Some(ms(2))));
         assert_eq!(ends([3, -1, 2]), (3, Some(ms(3))));
         assert_eq!(ends([3, -1, -1]), (3, None));
+        // The key ended between the two commands.
+        assert_eq!(ends([3, -2, 2]), (2, Some(ms(2))));
     }
 }
