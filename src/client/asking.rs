@@ -97,8 +97,8 @@ impl Table {
                 (place.lease, place.queue) = (Some(*lease), Some(*queue));
                 self.begin_extension(*queue, *lease, *ttl);
             }
+            Task::Detach { queue, .. } => place.queue = Some(*queue),
             Task::Acquire { .. }
-            | Task::Detach { .. }
             | Task::Unlock { .. }
             | Task::UnlockToken { .. }
             | Task::Ask(..)

@@ -259,9 +259,34 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::task::{Context, Waker};
 
+    use super::super::calls::CallKind;
     use super::super::schedules::{LONG, each, ends, start};
     use super::wait_all;
-    use crate::error::LockError;
+    use crate::error::{DetachError, ExtendError, LockError};
+
+    /// The caller has given up an extension that is still under way, and no other call can begin. The
+    /// lease must not go to the next caller meanwhile.
+    #[test]
+    fn a_call_that_is_refused_leaves_a_guard_busy() {
+        each(|setup| {
+            let (shared, worker) = start(setup);
+            let mut guard = shared.try_lock("k", LONG).wait().expect("it is free");
+            guard.is_busy = true;
+            let inner = &shared.owner.inner;
+            let places: Vec<_> = inner
+                .with(|table| std::iter::from_fn(|| table.calls.open(CallKind::Look)).collect());
+            let refused = guard.extend(LONG).wait();
+            assert!(matches!(refused, Err(ExtendError::Full)), "{refused:?}");
+            let refused = guard.detach().wait();
+            assert!(matches!(refused, Err(DetachError::Full)), "{refused:?}");
+            assert!(guard.is_busy, "the first call is not over");
+            for place in places {
+                drop(inner.with(|table| table.calls.close(place)));
+            }
+            drop(guard);
+            ends(shared, worker);
+        });
+    }
 
     /// In some schedules the I/O thread is sooner.
     #[test]

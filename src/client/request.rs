@@ -60,7 +60,7 @@ pub(super) struct Done<'r, 'a> {
     pub(super) request: &'r mut CallRequest<'a>,
     pub(super) owner: &'r Arc<Owner>,
     pub(super) reply: CallResult,
-    /// The queue of its key.
+    /// The queue of its key; `None` for a request that never was under way.
     pub(super) queue: Option<QueueIndex>,
 }
 
@@ -158,7 +158,7 @@ impl CallRequest<'_> {
             }
             Self::Detach { guard } => {
                 let Some(lease) = guard.id() else { return Err(ended(CallKind::Detach)) };
-                let task = Task::Detach { lease };
+                let task = Task::Detach { queue: guard.queue, lease };
                 begin(owner, caller, CallKind::Detach, task).inspect(|_| guard.is_busy = true)
             }
             Self::Unlock(guard) => guard
@@ -431,7 +431,7 @@ pub(super) fn locked(done: Done<'_, '_>) -> Option<Result<Guard, LockError>> {
 
 pub(super) fn extended(done: Done<'_, '_>) -> Option<Result<(), ExtendError>> {
     if let CallRequest::Extend { guard, .. } = done.request {
-        guard.is_busy = false;
+        guard.is_busy &= done.queue.is_none();
     }
     let CallResult::Extend(result) = done.reply else { return Some(Err(ExtendError::Closed)) };
     Some(result)
@@ -452,7 +452,7 @@ pub(super) fn detached(done: Done<'_, '_>) -> Option<Result<LockToken, DetachErr
     else {
         return Some(Err(DetachError::Closed));
     };
-    guard.is_busy = false;
+    guard.is_busy &= done.queue.is_none();
     Some(result.and_then(|()| guard.give_away().ok_or(DetachError::Closed)))
 }
 

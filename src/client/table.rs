@@ -62,6 +62,7 @@ pub(super) enum Task {
         ttl: Duration,
     },
     Detach {
+        queue: QueueIndex,
         lease: LeaseId,
     },
     Unlock {

@@ -347,7 +347,7 @@ impl Worker {
                 self.inner.with(|table| table.look_at(queue, lease, engine));
                 self.note(call, result, |error| CallResult::Extend(Err(error)));
             }
-            Task::Detach { lease } => {
+            Task::Detach { lease, .. } => {
                 self.replies.push((call, CallResult::Detach(driver.detach_id(lease))));
             }
             Task::Unlock { lease } => {
