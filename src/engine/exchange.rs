@@ -95,7 +95,8 @@ impl Engine {
         }
         self.exchange.wanted = None;
         self.exchange.is_changed = true;
-        let settled_at = now.real + self.locks.settings.exchange_pause;
+        // The loop may have read its clock well before the bytes by which an attempt began.
+        let settled_at = self.locks.last_call + self.locks.settings.exchange_pause;
         self.exchange.settled_at = Some(settled_at);
         self.locks.timers.set(Timer::Lists, settled_at);
         let kept = self.locks.change_lists(electorate, in_row, now);

@@ -388,3 +388,38 @@ fn a_query_has_the_answers_of_the_nodes_that_gave_them() {
         answers.iter().flat_map(|node| &node.replies).map(|reply| format!("{reply:?}")).collect();
     assert_eq!(told, ["Integer(2)", "Integer(3)", "Integer(4)"]);
 }
+
+/// The loop read its clock, stood still, and read the sockets behind that.
+#[test]
+fn lists_stay_for_a_lease_that_began_after_the_clock_of_their_change_was_read() {
+    let mut rig = Rig::of(3, 5, |config| config.max_ttl(TTL));
+    let joint = Config::new(OLD).unwrap().next_nodes(["n:4", "n:5"]).unwrap();
+    rig.engine.set_nodes(&joint, rig.now).unwrap();
+    rig.pass();
+    rig.acquire("a");
+    (0..5).for_each(|index| rig.engine.handle_connected(node(index), rig.now));
+    rig.collect();
+    let before = rig.now;
+    rig.now = before + Duration::from_secs(5);
+    for index in 0..5 {
+        let asked = std::mem::take(&mut rig.inbox[index]);
+        let info = format!("run_id:{index}\r\nconnected_slaves:0\r\nuptime_in_seconds:9999\r\n");
+        rig.receive(index, HELLO);
+        for _ in 1..asked.len() {
+            rig.receive(index, &format!("${}\r\n{info}\r\n", info.len()));
+        }
+    }
+    rig.answer_all(0..2, "+OK\r\n");
+    rig.engine.handle_timeout(before);
+    assert!(!rig.engine.is_exchanging());
+    let lease = rig.locked();
+    for index in 0..5 {
+        while !rig.waiting(index).is_empty() {
+            rig.answer(index, "+OK\r\n");
+        }
+    }
+    rig.engine.set_nodes(&Config::new(["n:4", "n:5"]).unwrap(), rig.now).unwrap();
+    rig.now = rig.engine.deadline(lease).unwrap() - MS;
+    rig.engine.handle_timeout(rig.now);
+    assert!(rig.engine.is_exchanging(), "a client of the next list alone could take the lock");
+}
