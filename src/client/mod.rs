@@ -345,7 +345,8 @@ impl Client {
     /// Deletes `key` on every node where it holds `token`: releases a lock that another process
     /// holds or [gave away](Guard::detach). This client tells the holder's client, if it can. That
     /// client extends a lease that it keeps alive, and hands the lease to no further caller. A
-    /// guard of this client that holds the lock is over at once.
+    /// guard of this client that holds the lock is over at once. A call that is about to have the
+    /// lock does not get it.
     ///
     /// # Errors
     ///

@@ -70,6 +70,11 @@ rules! { LEASES:
     /// A client adopts a lock that its own delete ends a moment later.
     AdoptedInHand => ByTest { false }
 
+    /// A caller may name the token of an attempt or an offer, and delete it: then no lease follows.
+    fn ends_before_it_is_held(is_alive: bool) -> bool { is_alive }
+    /// An attempt whose token a caller deletes at all nodes gets its lease.
+    DeletedTokenHandedOver => ByTest { false }
+
     /// A client forgets the token of a lease that it gives away: a late message of a node about the
     /// token concerns another client.
     fn is_forgotten(is_forgotten: bool) -> bool { is_forgotten }

@@ -167,7 +167,8 @@ impl Locks {
         }
     }
 
-    /// Fewer than a quorum can hold the key, or its time is over: the lease is lost for good.
+    /// Fewer than a quorum can hold the key, or its time is over: the lease is lost for good. An
+    /// attempt or an offer then comes too late.
     #[cold]
     pub(in crate::engine) fn lose_lease(
         &mut self,
@@ -177,12 +178,14 @@ impl Locks {
     ) {
         let lease = self.slots.lease_id(slot_index);
         let slot = self.slots.at_mut(slot_index);
-        if slot.state() != TokenState::Held {
-            return;
-        }
-        if slot.ends > now.real {
+        let is_held = slot.state() == TokenState::Held;
+        let may_be_held = rules::ends_before_it_is_held(slot.state().is_alive());
+        if slot.ends > now.real && (is_held || may_be_held) {
             slot.ends = now.real;
             self.note_change(slot_index);
+        }
+        if !is_held {
+            return;
         }
         let op = self.slots.at(slot_index).op;
         let keep_index = self.keep_of(slot_index);

@@ -1,6 +1,7 @@
 //! Extensions: only genuine ones count, and the deadline is always true.
 
 use super::*;
+use crate::token::hex;
 
 fn extended(rig: &mut Rig) -> Option<Result<(), ExtendError>> {
     let event = rig.engine.poll_event(rig.now)?;
@@ -290,6 +291,35 @@ fn a_lock_that_this_client_unlocks_by_its_token_is_lost_at_once() {
         rig.engine.poll_event(rig.now),
         Some(Event::Adopt { result: Err(ExtendError::Lost(_)), .. })
     ));
+}
+
+/// The caller has no lease yet. The deletes go behind the SETs, so each node still grants.
+#[test]
+pub(super) fn a_lock_whose_token_this_client_deletes_is_not_handed_over() {
+    let is_won = |rig: &mut Rig| {
+        let now = rig.now;
+        let mut events = std::iter::from_fn(|| rig.engine.poll_event(now));
+        events.any(|event| matches!(event, Event::Lock { result: Ok(_), .. }))
+    };
+    for granted in 0..=3 {
+        for (keys, grant) in [(&["a"][..], "+OK\r\n"), (&["a", "b"], ":1\r\n")] {
+            let mut rig = Rig::new(3);
+            rig.engine.try_lock_all(keys, &LockOptions::new(TTL), rig.now).unwrap();
+            rig.collect();
+            let token = rig.inbox[0][0][keys.len() + 1].clone();
+            rig.answer_all(0..granted, grant);
+            rig.engine.unlock_token(b"a", token.as_bytes(), rig.now).unwrap();
+            rig.answer_all(granted..3, grant);
+            assert!(!is_won(&mut rig), "{keys:?}, behind {granted} grants");
+        }
+    }
+    // A holder hands its lock over to the token.
+    let mut rig = transfers::rig(3);
+    transfers::offering(&mut rig);
+    let token = hex(&transfers::offered(&rig));
+    rig.engine.unlock_token(b"a", &token, rig.now).unwrap();
+    (0..2).for_each(|index| transfers::told(&mut rig, index));
+    assert!(!is_won(&mut rig));
 }
 
 #[test]
