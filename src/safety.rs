@@ -42,6 +42,10 @@
 //! counts like an extension. A node that never granted the token gets it in the same way. Each key of
 //! a lease of several has a quorum of its own, so each is given again for itself.
 //!
+//! A node that may not vote may still extend a key that it granted, if it has kept the key. That is not
+//! true of a master that may fail over: the old master may grant the key to another client meanwhile.
+//! So its extension counts only while it votes.
+//!
 //! The round must be decided before the old deadline. Before it, the old votes keep everybody else from
 //! a quorum. Once the round is decided, the new votes do. The yes of a node counts for the round that
 //! asked it, and for no other: the client never adds up votes of several rounds.

@@ -296,6 +296,11 @@ impl Node {
         self.is_changed = true;
     }
 
+    /// Whether another server may be the master in this node's place. A node says so in its greeting.
+    pub(crate) fn may_fail_over(&self) -> bool {
+        matches!(self.state, State::Greeting { .. }) || self.facts().fails_over()
+    }
+
     /// Whether the client has greeted the node on this connection, and the node may vote now or
     /// later.
     pub(crate) const fn serves(&self) -> bool {

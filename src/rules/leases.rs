@@ -165,6 +165,12 @@ rules! { LEASES:
     /// A node that restarted is taken for one that was told to delete the key.
     ForgettingTakenForDelete => ByTest { false }
 
+    /// A master that may fail over extends a lease only while it has a vote: without a vote, another
+    /// master may grant in its name.
+    fn extends_without_vote(may_fail_over: bool) -> bool { !may_fail_over }
+    /// The extension of a promoted master counts while the old master may still grant.
+    PromotedExtends => ByTest { true }
+
     /// A node without the key has extended nothing.
     fn answer_to_extension<T>(answer: T, is_key_missing: bool, done: T) -> T { answer }
     /// A node without the key counts as one that extended it.

@@ -9,6 +9,8 @@
 //! - A compare-and-extend creates no key: each form compares first. Only the SET does.
 //! - If a node that held the key answers that the key is gone, a client deleted the key there. The
 //!   node never gets the token again, unless it restarted, was a replica, or was silent for a TTL.
+//! - An extension by a master that may fail over counts only where its grant would: another master
+//!   may grant in its name.
 //! - Only a node that may vote gets the token. One that has restarted gives nobody a vote until all
 //!   that it may have forgotten is over.
 //! - Such a SET is a SET: the release goes behind it, and its node may hold the key meanwhile.
@@ -23,6 +25,7 @@ use crate::command::{Answer, ExtendStep, append_extend};
 use crate::engine::event::{Event, LostCause};
 use crate::engine::happenings::Happening;
 use crate::error::{Cause, ExtendError, Vote};
+use crate::guards::FailoverGuard;
 use crate::node::{Now, Phase, Request};
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
 use crate::round::{Decision, Round, Tally};
@@ -96,6 +99,7 @@ impl Locks {
     ) {
         let new_deadline = self.deadline_from(now, ttl_ms);
         let now = self.now(now);
+        self.nodes.look_again(now);
         self.observe(Happening::Extension { op: index, slot: slot_index, ttl_ms });
         let op = self.ops.at_mut(index);
         op.set_slot(slot_index);
@@ -293,8 +297,7 @@ impl Locks {
         match answer {
             Answer::Ok | Answer::One => {
                 let has_granted = self.slots.at(slot_index).granted.contains(id);
-                // As after a SET, a node that is not admitted may have lost another client's lock.
-                let is_believed = has_granted || self.nodes.at(id).is_admitted();
+                let is_believed = self.is_extension_believed(id, has_granted, now);
                 // A node that extends the key holds it: a vote, even if the node never answered its
                 // SET.
                 if is_wanted && is_believed && !has_granted {
@@ -305,7 +308,8 @@ impl Locks {
                     self.write_claim(id, slot_index, now);
                 }
                 if let Some(index) = current {
-                    let cause = self.nodes.at(id).cause();
+                    let node = self.nodes.at(id);
+                    let cause = if node.is_admitted() { Cause::Timeout } else { node.cause() };
                     let op = self.ops.at_mut(index);
                     if is_believed {
                         op.tally.yes(id);
@@ -356,6 +360,16 @@ impl Locks {
                 }
             }
         }
+    }
+
+    /// Whether a node that has extended the key counts. As after a SET, a node that is not admitted
+    /// may have lost another client's lock, unless it granted this one.
+    fn is_extension_believed(&self, id: NodeId, has_granted: bool, now: Now) -> bool {
+        let node = self.nodes.at(id);
+        let is_guarded = self.settings.admission.failover_guard == FailoverGuard::On;
+        let may_fail_over = is_guarded && node.may_fail_over();
+        node.is_admitted() && node.is_watched(now)
+            || has_granted && rules::extends_without_vote(may_fail_over)
     }
 
     /// The connection ended before the extension was answered.

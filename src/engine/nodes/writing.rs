@@ -51,7 +51,7 @@ impl Nodes {
         is_written
     }
 
-    /// The caller is about to write SETs: a look that is due goes in front of them.
+    /// The caller is about to write SETs or extensions: a look that is due goes in front of them.
     #[inline]
     pub(in crate::engine) fn look_again(&mut self, now: Now) {
         for id in self.restless {

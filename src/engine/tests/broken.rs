@@ -68,6 +68,7 @@ use super::trouble::{
     a_grant_behind_an_answer_that_no_master_in_service_gives_is_not_believed,
     a_node_that_is_owed_releases_gets_no_set_before_them,
     a_node_that_restarted_while_the_client_stood_still_waits_for_all_of_its_guard,
+    a_promoted_master_extends_no_lease_before_it_votes,
     the_second_address_of_a_server_hears_no_message_a_second_time,
 };
 use super::untimely::{
@@ -192,6 +193,8 @@ const TESTS: &[(Mutant, fn())] = &[
     (Mutant::HealNotReleased, the_release_goes_behind_a_set_that_gives_the_token_again),
     (Mutant::EarlierRoundCounts, an_answer_that_comes_after_its_round_does_not_count_in_the_next),
     (Mutant::ForgettingTakenForDelete, a_lease_that_is_kept_outlives_the_memory_of_all_its_nodes),
+    // It needs two masters of one node at once.
+    (Mutant::PromotedExtends, a_promoted_master_extends_no_lease_before_it_votes),
     // The release stands behind it on the connection.
     (
         Mutant::StaleExtensionResent,

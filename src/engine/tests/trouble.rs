@@ -1,6 +1,7 @@
 //! Nodes that a client must not believe, or must not write to, for the moment.
 
 use super::*;
+use crate::guards::FailoverGuard;
 use crate::rules;
 
 const LOADING: &str = "-LOADING Valkey is loading the dataset in memory\r\n";
@@ -194,6 +195,44 @@ fn replication(replid: &str) -> String {
     )
 }
 
+/// The old master may still grant the key to clients that are connected to it.
+#[test]
+pub(super) fn a_promoted_master_extends_no_lease_before_it_votes() {
+    let unguarded = replication("b").replace("min_slaves_good_slaves:1\r\n", "");
+    let guarded = format!("{}master_replid2:a\r\n", replication("b"));
+    for (promoted, guard, counts) in [
+        (&guarded, FailoverGuard::On, false),
+        (&unguarded, FailoverGuard::On, false),
+        (&unguarded, FailoverGuard::Off, true),
+    ] {
+        let mut rig = Rig::unconnected(3, |config| {
+            config.restart_guard(RestartGuard::On).failover_guard(guard)
+        });
+        rig.greet(0, HELLO, &replication("a"));
+        if guard == FailoverGuard::On {
+            rig.answer(0, "-NOPERM no settings\r\n");
+        }
+        (1..3).for_each(|index| rig.connect(index));
+        rig.acquire("a");
+        rig.answer_all(0..2, "+OK\r\n");
+        rig.answer(2, "_\r\n");
+        let lease = rig.locked();
+        rig.lose(0);
+        rig.greet(0, HELLO, &promoted.replace("run_id:0", "run_id:another"));
+        for command in rig.waiting(0) {
+            let answer = if command == "PTTL" { ":2592000000\r\n" } else { "+OK\r\n" };
+            rig.answer(0, answer);
+        }
+        assert!(!rig.engine.voters().contains(node(0)));
+        rig.engine.extend(lease, TTL, rig.now).unwrap();
+        rig.answer_all(0..2, "+OK\r\n");
+        rig.answer(2, "_\r\n");
+        let event = rig.engine.poll_event(rig.now);
+        let is_extended = matches!(event, Some(Event::Extend { result: Ok(()), .. }));
+        assert_eq!(is_extended, counts, "{promoted}: {event:?}");
+    }
+}
+
 #[test]
 fn a_client_that_stood_still_looks_for_a_failover_before_it_asks_for_a_vote() {
     let mut rig = with_replica();
@@ -223,6 +262,44 @@ fn looks_that_are_lost_with_their_connection_are_followed_by_others() {
     rig.acquire("a");
     rig.answer(0, "+OK\r\n");
     rig.locked();
+}
+
+/// A lease of `with_replica`.
+fn held_with_replica() -> (Rig, LeaseId) {
+    let mut rig = with_replica();
+    rig.acquire("a");
+    rig.answer(0, "+OK\r\n");
+    let lease = rig.locked();
+    (rig, lease)
+}
+
+fn is_extended(rig: &mut Rig) -> bool {
+    rig.answer(0, "+OK\r\n");
+    matches!(rig.engine.poll_event(rig.now), Some(Event::Extend { result: Ok(()), .. }))
+}
+
+#[test]
+fn a_client_that_stood_still_looks_for_a_failover_before_it_extends() {
+    for (replid, counts) in [("a", true), ("b", false)] {
+        let (mut rig, lease) = held_with_replica();
+        rig.now = rig.now + 5_000 * MS;
+        rig.engine.extend(lease, TTL, rig.now).unwrap();
+        assert_eq!(rig.waiting(0), ["INFO", "SET"]);
+        let info = replication(replid);
+        rig.answer(0, &format!("${}\r\n{info}\r\n", info.len()));
+        assert_eq!(is_extended(&mut rig), counts, "{replid}");
+    }
+}
+
+#[test]
+fn an_extension_that_may_have_come_long_after_a_look_does_not_count() {
+    for (pause, counts) in [(1_500, true), (2_500, false)] {
+        let (mut rig, lease) = held_with_replica();
+        rig.engine.extend(lease, TTL, rig.now).unwrap();
+        rig.now = rig.now + pause * MS;
+        assert_eq!(rig.waiting(0), ["SET"]);
+        assert_eq!(is_extended(&mut rig), counts, "{pause}");
+    }
 }
 
 #[test]
