@@ -9,7 +9,7 @@ use clap_complete::Shell;
 
 use super::bench_args::BenchArgs;
 use super::duration::{duration, ttl, wait};
-use super::names::{KEY_MAX, Name, TOKEN_MAX, key_parser, name_parser, slots_parser};
+use super::names::{KEY_MAX, Name, key_parser, name_parser, slots_parser};
 
 /// Locks on N independent Redis or Valkey masters
 #[derive(Debug, Parser)]
@@ -117,11 +117,11 @@ pub(crate) enum Command {
     Demo(DemoArgs),
     /// Run embedded nodes in the foreground, for development
     Node(NodeArgs),
-    /// Take a lock and leave it held: prints its key, token and validity
+    /// Take one or more locks and leave them held: prints keys, token and validity
     Lock(LockArgs),
-    /// Release a lock by its key and token
+    /// Release locks by their keys and their token
     Unlock(UnlockArgs),
-    /// Give a held lock a new TTL
+    /// Give held locks a new TTL
     Extend(ExtendArgs),
     /// Hold one or more locks while a command runs
     Run(RunArgs),
@@ -188,7 +188,7 @@ was stopped until its lock was over can no longer write.
 
 Example:  redbolt lock sku:42 --ttl 30s --wait 5s
           redbolt lock sku:42 --ttl 30s --fence      prints the fence too
-          redbolt lock a b --ttl 30s                 both or none; prints a token for each
+          redbolt lock a b --ttl 30s                 both or none; prints one token
           redbolt lock licence --ttl 30s --slots 5   prints the key of one of five slots")]
 pub(crate) struct LockArgs {
     /// Names of the locks, at most 64, 1 to 4096 bytes each: all are taken or none
@@ -242,15 +242,19 @@ what redbolt has done.
 
 Other users of this machine can see TOKEN with ps, but not a file or the environment.
 
-Example:  redbolt unlock sku:42 5f2b0c6e9d...
+Several locks are released in one round trip. redbolt reports each of them, and the exit code is \
+the highest of theirs.
+
+Example:  redbolt unlock sku:42 --token 5f2b0c6e9d...
           redbolt unlock sku:42 --token-file -      the token is the first line of stdin
           REDBOLT_TOKEN=$token redbolt unlock sku:42
+          redbolt unlock a b --token-file token     both, by what redbolt lock a b printed
           redbolt unlock --force sku:42             asks
           redbolt unlock --force --yes sku:42       does not")]
 pub(crate) struct UnlockArgs {
-    /// Name of the lock
-    #[arg(value_parser = key_parser())]
-    pub(crate) key: Name,
+    /// Names of the locks, at most 64, in any order; with --force one
+    #[arg(value_name = "KEY", required = true, value_parser = key_parser())]
+    pub(crate) keys: Vec<Name>,
     #[command(flatten)]
     pub(crate) token: TokenArgs,
     /// Take the lock from whichever client holds it
@@ -261,12 +265,12 @@ pub(crate) struct UnlockArgs {
     pub(crate) yes: bool,
 }
 
-/// The token of a lock, in one of three ways.
+/// The token of the locks, in one of three ways.
 #[derive(Debug, Args)]
 pub(crate) struct TokenArgs {
-    /// The token that `redbolt lock` printed [env: REDBOLT_TOKEN]
-    #[arg(value_name = "TOKEN", value_parser = name_parser(TOKEN_MAX))]
-    pub(crate) token: Option<Name>,
+    /// The token that `redbolt lock` printed for these locks [env: REDBOLT_TOKEN]
+    #[arg(long, value_name = "TOKEN", allow_hyphen_values = true)]
+    pub(crate) token: Option<OsString>,
     /// File whose first line is the token; - is stdin
     #[arg(long, value_name = "FILE", conflicts_with = "token")]
     pub(crate) token_file: Option<PathBuf>,
@@ -318,14 +322,16 @@ pub(crate) struct TopArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A lock that was taken with --fence keeps its fence.
+A lock that was taken with --fence keeps its fence. If one of several locks is no longer held, the \
+exit code is 70; the others stay held.
 
-Example:  redbolt extend sku:42 5f2b0c6e9d... --ttl 30s
-          redbolt extend sku:42 --ttl 30s --token-file -     the token is the first line of stdin")]
+Example:  redbolt extend sku:42 --ttl 30s --token 5f2b0c6e9d...
+          redbolt extend sku:42 --ttl 30s --token-file -     the token is the first line of stdin
+          redbolt extend a b --ttl 30s --token-file token    both, by what redbolt lock a b printed")]
 pub(crate) struct ExtendArgs {
-    /// Name of the lock
-    #[arg(value_parser = key_parser())]
-    pub(crate) key: Name,
+    /// Names of the locks, at most 64, in any order
+    #[arg(value_name = "KEY", required = true, value_parser = key_parser())]
+    pub(crate) keys: Vec<Name>,
     #[command(flatten)]
     pub(crate) token: TokenArgs,
     /// The new TTL, from now
@@ -470,9 +476,9 @@ resource with each write, and the resource refuses a number below the highest it
 no CMD of an earlier holder can write any more. Without --fence CMD has no REDBOLT_FENCE. Fences compare \
 within one lock only, so --fence takes one KEY.
 
-With one KEY, CMD finds it in $REDBOLT_KEY, and the token of its lock in $REDBOLT_TOKEN; with \
-several it has neither. With --slots or --read, $REDBOLT_KEY is the key of the slot. With --write \
-it is that of the gate, KEY:slot, and CMD has no token.
+CMD finds the token of its locks in $REDBOLT_TOKEN, as redbolt lock prints it, and a single KEY in \
+$REDBOLT_KEY. With --slots or --read, $REDBOLT_KEY is the key of the slot. With --write it is that \
+of the gate, KEY:slot, and CMD has no token.
 
 With --json an error is an object; a run that succeeds adds nothing to what CMD prints.
 

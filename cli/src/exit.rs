@@ -109,6 +109,15 @@ impl Failure {
         Ok(())
     }
 
+    /// Reports each failure of a command that goes from lock to lock. Its code is the highest of them.
+    pub(crate) fn of_each(
+        results: impl Iterator<Item = Result<(), Self>>,
+        json: bool,
+    ) -> Result<(), Self> {
+        let failures = results.filter_map(Result::err).inspect(|failure| failure.report(json));
+        failures.map(|failure| failure.code).max().map_or(Ok(()), |code| Err(Self::code(code)))
+    }
+
     /// Done, for a command that goes on until a signal ends it.
     pub(crate) fn unless_interrupted(self) -> Result<(), Self> {
         if self.kind == INTERRUPTED { Ok(()) } else { Err(self) }
@@ -465,6 +474,14 @@ impl From<redbolt_embedded::NodesError> for Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_for_several_locks_ends_with_the_highest_of_their_codes() {
+        let ended = |code| if code == 0 { Ok(()) } else { Err(Failure::code(code)) };
+        let of = |codes: [u8; 3]| Failure::of_each(codes.into_iter().map(ended), false);
+        assert!(of([0, 0, 0]).is_ok());
+        assert_eq!(of([69, 70, 0]).map_err(|failure| failure.code), Err(70));
+    }
 
     #[test]
     fn the_code_does_not_depend_on_which_nodes_answered_before_the_decision() {

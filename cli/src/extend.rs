@@ -1,4 +1,4 @@
-//! `redbolt extend`: gives a held lock a new TTL.
+//! `redbolt extend`: gives held locks a new TTL, all or none.
 
 use redbolt::driver::Outcome;
 
@@ -10,12 +10,19 @@ use crate::session::{CONNECT_LIMIT, Session, odd_outcome};
 use crate::token;
 
 pub(crate) fn run(global: &Global, args: &ExtendArgs) -> Result<(), Failure> {
-    let token = token::read(&args.token)?;
+    let locks = token::locks(&args.keys, &args.token)?;
     let mut session = Session::open(global, &[])?;
     session.wait_settled(CONNECT_LIMIT)?;
-    let op = session.driver.adopt(&args.key.0, &token, args.ttl)?;
+    let op = session.driver.adopt_all(&locks, args.ttl)?;
     let Outcome::Adopt(result) = session.finish(op)? else { return Err(odd_outcome()) };
-    let lease = result?;
+    let lease = result.map_err(|error| {
+        let names: Vec<&[u8]> = locks.iter().map(|(key, _)| *key).collect();
+        let failure = Failure::from(error);
+        if let [_] = *names {
+            return failure;
+        }
+        failure.of(&[&b"one of "[..], &names.join(&b", "[..])].concat())
+    })?;
     let result =
         session.gather_votes(&lease).and_then(|()| announce(&session, &lease, global.json));
     if let Err(error) = session.driver.detach(&lease) {

@@ -15,6 +15,7 @@ use serde_json::json;
 use crate::args::{Global, UnlockArgs};
 use crate::exit::{DOCTOR, Failure, LOST, NO_QUORUM, REFUSED};
 use crate::inspect::{Holder, SeenLock, Verdict};
+use crate::names::names;
 use crate::output::{note, say, short, shown};
 use crate::terminal::{error_width, wrap};
 use crate::unlock::too_few;
@@ -35,14 +36,17 @@ pub(crate) fn run(global: &Global, args: &UnlockArgs) -> Result<(), Failure> {
             "unlock --force asks on a terminal; without one it needs --yes",
         ));
     }
+    let [name] = *names(&args.keys) else {
+        return Err(Failure::usage("unlock --force takes one KEY: it asks for each"));
+    };
     let (client, _) = look::client(global)?;
-    let seen = inspect::holder(&client, &args.key.0)?;
-    let key = shown(&args.key.0);
+    let seen = inspect::holder(&client, name)?;
+    let key = shown(name);
     let holder = seen.holder.as_ref().ok_or_else(|| nobody(&seen, &key, client.quorum()))?;
     if !args.yes && !is_confirmed(&key, holder)? {
         return Err(Failure::new(REFUSED, "refused", format!("{key} stays as it is")));
     }
-    match client.unlock_token(&args.key.0, holder.by.token.as_bytes()).wait() {
+    match client.unlock_token(name, holder.by.token.as_bytes()).wait() {
         Ok(Unlocked::Released) => {}
         Err(UnlockError::NotHeld) => {
             let message = format!(
@@ -58,7 +62,7 @@ pub(crate) fn run(global: &Global, args: &UnlockArgs) -> Result<(), Failure> {
     note(format_args!("{} took {key} from {who}", clock::time()));
     // A client that waited for the lock has it in a moment.
     std::thread::sleep(MOMENT);
-    let next = inspect::holder(&client, &args.key.0).ok().and_then(|seen| seen.holder);
+    let next = inspect::holder(&client, name).ok().and_then(|seen| seen.holder);
     if global.json {
         let (holder, next) = (holders::json(holder), next.as_ref().map(holders::json));
         return Ok(say(json!({"key": key, "released": true, "holder": holder, "next": next}))?);

@@ -10,10 +10,11 @@ use serde_json::json;
 use crate::args::{Global, LockArgs};
 use crate::exit::{Failure, NO_QUORUM, TAKEN};
 use crate::holders;
-use crate::names::Name;
-use crate::output::{argument, ms, say, short, shown, slots_of};
+use crate::names::names;
+use crate::output::{add, argument, ms, say, short, shown, slots_of};
 use crate::session::Session;
 use crate::signals::ENDING;
+use crate::token;
 use crate::waiting::Waiting;
 
 pub(crate) fn run(global: &Global, args: &LockArgs) -> Result<(), Failure> {
@@ -53,53 +54,36 @@ pub(crate) fn take(
     taken.map_err(|failure| explain(session, failure, (keys, is_shared), waited))
 }
 
-/// The names of the locks, each once and in the order of their bytes.
-pub(crate) fn names(keys: &[Name]) -> Vec<&[u8]> {
-    let mut keys: Vec<&[u8]> = keys.iter().map(|key| &*key.0).collect();
-    keys.sort_unstable();
-    keys.dedup();
-    keys
-}
-
 /// The options with which a lock is taken.
 pub(crate) const fn options(ttl: Duration, is_fenced: bool) -> LockOptions {
     let options = LockOptions::new(ttl);
     if is_fenced { options.fenced() } else { options }
 }
 
-/// Prints key, token, validity and votes of each lock, and the fence of one that was taken with a
-/// fence.
+/// Prints keys, token, validity and votes of a lease, and the fence of each key that has one.
 pub(crate) fn announce(session: &Session, lease: &Lease, json: bool) -> Result<(), Failure> {
     let nodes = session.driver.nodes();
     let nodes = nodes.iter().filter(|node| node.state != NodeState::Unlisted).count();
     let (validity, votes) = (lease.remaining(), lease.votes().count());
-    for key in lease.keys() {
-        let token = lease.token_of(key).map(|token| shown(token.as_bytes())).unwrap_or_default();
-        let (key, fence) = (shown(key), lease.fence_of(key));
-        if json {
-            say(json!({
-                "key": key,
-                "token": token,
-                "validity_ms": ms(validity),
-                "votes": votes,
-                "nodes": nodes,
-                "fence": fence,
-                "slot": lease.slot(),
-            }))?;
-            continue;
-        }
-        say(format_args!(
-            "key       {key}\ntoken     {token}\nvalidity  {}\nvotes     {votes} of {nodes}",
-            short(validity)
-        ))?;
-        if let Some(fence) = fence {
-            say(format_args!("fence     {fence}"))?;
-        }
-        if let Some(slot) = lease.slot() {
-            say(format_args!("slot      {slot}"))?;
-        }
+    let keys: Vec<String> = lease.keys().map(shown).collect();
+    let fences: Vec<u64> = lease.keys().filter_map(|key| lease.fence_of(key)).collect();
+    let token = shown(&token::of(lease));
+    if json {
+        let mut object =
+            json!({"token": token, "validity_ms": ms(validity), "votes": votes, "nodes": nodes});
+        let names = match keys.as_slice() {
+            [key] => json!({"key": key, "fence": fences.first(), "slot": lease.slot()}),
+            keys => json!({"keys": keys, "fences": fences}),
+        };
+        add(&mut object, names);
+        return Ok(say(object)?);
     }
-    Ok(())
+    let mut lines: Vec<String> = keys.iter().map(|key| format!("key       {key}")).collect();
+    lines.push(format!("token     {token}\nvalidity  {}", short(validity)));
+    lines.push(format!("votes     {votes} of {nodes}"));
+    lines.extend(fences.iter().map(|fence| format!("fence     {fence}")));
+    lines.extend(lease.slot().map(|slot| format!("slot      {slot}")));
+    Ok(say(lines.join("\n"))?)
 }
 
 /// Names the holder of a lock that is taken, as far as one round trip per key tells, and the time

@@ -10,6 +10,14 @@ use crate::output::shown;
 #[derive(Clone, Debug)]
 pub(crate) struct Name(pub(crate) Vec<u8>);
 
+/// The names of the locks, each once and in the order of their bytes.
+pub(crate) fn names(keys: &[Name]) -> Vec<&[u8]> {
+    let mut keys: Vec<&[u8]> = keys.iter().map(|key| &*key.0).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    keys
+}
+
 /// Takes a name of 1 to `most` bytes.
 pub(crate) fn name_parser(most: usize) -> impl TypedValueParser<Value = Name> {
     OsStringValueParser::new().try_map(move |text| {

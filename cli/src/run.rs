@@ -6,7 +6,8 @@ use redbolt::LockOptions;
 
 use crate::args::{Global, RunArgs, ShareArgs};
 use crate::exit::{Failure, TAKEN};
-use crate::lock::{names, options, take};
+use crate::lock::{options, take};
+use crate::names::names;
 use crate::{settings, work};
 
 /// The TTL where none is given.

@@ -1,38 +1,51 @@
-//! `redbolt unlock`: releases a lock by its key and token.
+//! `redbolt unlock`: releases locks by their keys and their token.
 
-use redbolt::driver::Outcome;
-use redbolt::{UnlockError, Unlocked};
+use redbolt::{Client, UnlockError, Unlocked, wait_all};
 use serde_json::json;
 
 use crate::args::{Global, UnlockArgs};
 use crate::exit::{Failure, LOST, NO_QUORUM};
 use crate::output::{say, shown};
-use crate::session::{CONNECT_LIMIT, Session, odd_outcome};
-use crate::token;
+use crate::session::node_timeout;
+use crate::token::Named;
+use crate::{inspect, look, token};
 
 pub(crate) fn run(global: &Global, args: &UnlockArgs) -> Result<(), Failure> {
-    let token = token::read(&args.token)?;
-    let mut session = Session::open(global, &[])?;
-    session.wait_settled(CONNECT_LIMIT)?;
-    let op = session.driver.unlock_token(&args.key.0, &token)?;
-    let outcome = session.finish(op)?;
-    // The answers to a delete name no cause, and those to a question do.
-    let is_unknown = matches!(outcome, Outcome::Unlock(Ok(Unlocked::Unknown)));
-    let seen = if is_unknown { session.look_at(&args.key.0) } else { None };
-    session.close();
-    let Outcome::Unlock(result) = outcome else { return Err(odd_outcome()) };
-    let key = shown(&args.key.0);
+    let locks = token::locks(&args.keys, &args.token)?;
+    let (client, _) = look::client(global)?;
+    let calls = locks.iter().map(|(key, token)| client.unlock_token(key, token));
+    let results = locks.iter().zip(wait_all(calls));
+    let reports = results.map(|(lock, result)| report(&client, lock, result, global.json));
+    let ended = Failure::of_each(reports, global.json);
+    client.shutdown(node_timeout(global)).wait();
+    ended
+}
+
+fn report(
+    client: &Client,
+    (name, token): &Named<'_>,
+    result: Result<Unlocked, UnlockError>,
+    json: bool,
+) -> Result<(), Failure> {
+    let key = shown(name);
     match result {
-        Ok(Unlocked::Released) if global.json => Ok(say(json!({"key": key, "released": true}))?),
+        Ok(Unlocked::Released) if json => Ok(say(json!({"key": key, "released": true}))?),
         Ok(Unlocked::Released) => Ok(say(format_args!("{key} is released"))?),
-        Err(UnlockError::NotHeld) => Err(Failure::new(
-            LOST,
-            "not_held",
-            format!("{key} is not held with this token: it is over, or was released before"),
-        )),
-        Ok(_) => Err(match seen {
-            Some(seen) => too_few(&key).unseen(&seen.nodes, session.driver.quorum()),
-            None => too_few(&key).away(&session.driver.nodes(), session.driver.quorum()),
+        Err(UnlockError::NotHeld) => {
+            let message =
+                format!("{key} is not held with this token: it is over, or was released before");
+            let failure = Failure::new(LOST, "not_held", message);
+            let is_of_set = token.contains(&b',');
+            Err(if is_of_set {
+                failure.hint("if it is the token of several locks, name all of them")
+            } else {
+                failure
+            })
+        }
+        // The answers to a delete name no cause, and those to a question do.
+        Ok(_) => Err(match inspect::leader(client, name) {
+            Ok(seen) => too_few(&key).unseen(&seen.nodes, client.quorum()),
+            Err(_) => too_few(&key).away(&client.nodes().wait(), client.quorum()),
         }),
         Err(error) => Err(error.into()),
     }

@@ -100,9 +100,6 @@ fn invalid(error: &clap::Error) -> Option<String> {
     };
     let tip = text_of(error, ContextKind::SuggestedValue);
     let tip = tip.map_or_else(String::new, |tip| format!("; did you mean {tip}?"));
-    if option == "[TOKEN]" {
-        return Some(format!("TOKEN: {why}"));
-    }
     Some(format!("invalid value '{}' for '{option}': {why}{tip}", brief(value)))
 }
 
@@ -140,10 +137,6 @@ fn unexpected(error: &clap::Error) -> Option<String> {
             let tip = text_of(error, ContextKind::SuggestedArg);
             let tip = tip.map_or_else(String::new, |tip| format!("; did you mean {tip}?"));
             Some(format!("unexpected argument '{shown}'{tip}"))
-        }
-        // It may be the token.
-        "unlock" | "extend" if !word.starts_with('-') => {
-            Some(format!("too many arguments: {command} takes one KEY and one TOKEN"))
         }
         _ => None,
     }

@@ -30,7 +30,7 @@ use crate::exit::{Failure, LOST, NOT_KILLED, causes};
 use crate::output::{note, short, shown};
 use crate::session::{Session, odd_outcome};
 use crate::signals::{ENDING, Signal};
-use crate::token::TOKEN_VARIABLE;
+use crate::token::{self, TOKEN_VARIABLE};
 
 /// The longest grace by default.
 const GRACE_MAX: Duration = Duration::from_secs(1);
@@ -176,16 +176,16 @@ pub(crate) fn under(
     Ok(Ended { code, was_ended, names, lost, stale, held_for, signal, is_held: released? })
 }
 
-/// The variables that tell the command about its lock. With several locks all four are unset, even
-/// if this process inherited them.
+/// The variables that tell the command about its locks. With several locks it has the token alone; a
+/// variable that it does not have is unset, even if this process inherited it.
 fn environment(names: &[&[u8]], lease: &Lease) -> [(&'static str, Option<OsString>); 4] {
     let only = (names.len() == 1).then_some(lease);
-    let single = only.filter(|lease| lease.keys().count() == 1);
-    let bytes = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
+    // A writer holds more keys than the one that has its name.
+    let is_named = lease.keys().count() == names.len();
     let fence = only.and_then(Lease::fence);
     [
-        (KEY_VARIABLE, only.map(|lease| bytes(lease.key()))),
-        (TOKEN_VARIABLE, single.map(|lease| bytes(lease.token().as_bytes()))),
+        (KEY_VARIABLE, only.map(|lease| OsString::from_vec(lease.key().to_vec()))),
+        (TOKEN_VARIABLE, is_named.then(|| OsString::from_vec(token::of(lease)))),
         (SLOT_VARIABLE, only.and_then(Lease::slot).map(|slot| slot.to_string().into())),
         (FENCE_VARIABLE, fence.map(|fence| fence.to_string().into())),
     ]

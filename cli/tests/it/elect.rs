@@ -77,7 +77,7 @@ fn a_term_that_is_taken_away_ends_the_command_and_the_candidate_campaigns_again(
     let nodes = five();
     let mut running = elect(&nodes, "web-1", &["--grace", "100ms"], &STAY);
     let (first, token) = said(&mut running);
-    on(&nodes, &["unlock", "jobs", &token]).expect(0);
+    on(&nodes, &["unlock", "jobs", "--token", &token]).expect(0);
     let (second, other) = said(&mut running);
     assert_ne!((&first, &token), (&second, &other));
     assert!(!is_running(&first), "two commands of one candidate");

@@ -180,7 +180,7 @@ fn five() -> Nodes {
 fn take_away(nodes: &Nodes) {
     let seen = on(nodes, &["status", "k", "--json"]).expect(0).json();
     let token = seen.pointer("/nodes/0/token").and_then(|token| token.as_str());
-    on(nodes, &["unlock", "k", token.expect("a token")]).expect(0);
+    on(nodes, &["unlock", "k", "--token", token.expect("a token")]).expect(0);
 }
 
 /// The changes leave a process in the reach of `run`.

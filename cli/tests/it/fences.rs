@@ -18,7 +18,7 @@ fn a_lock_with_a_fence_shows_it_and_the_next_one_has_a_higher_one() {
     let nodes = five();
     let lock = |more: &[&str]| {
         let lock = on(&nodes, &[&["lock", "k", "--ttl", "10s", "--json"], more].concat()).expect(0);
-        on(&nodes, &["unlock", "k", &lock.text("token")]).expect(0);
+        on(&nodes, &["unlock", "k", "--token", &lock.text("token")]).expect(0);
         lock
     };
     let first = lock(&["--fence"]).number("fence");
@@ -37,7 +37,8 @@ fn an_extension_knows_no_fence() {
     let nodes = five();
     let lock = on(&nodes, &["lock", "k", "--ttl", "10s", "--fence", "--json"]).expect(0);
     let token = lock.text("token");
-    let extended = on(&nodes, &["extend", "k", &token, "--ttl", "10s", "--json"]).expect(0);
+    let extended =
+        on(&nodes, &["extend", "k", "--token", &token, "--ttl", "10s", "--json"]).expect(0);
     assert!(extended.json()["fence"].is_null(), "{extended:?}");
 }
 

@@ -31,12 +31,13 @@ fn a_lock_is_taken_shown_extended_and_released() {
         assert!((1..=10_000).contains(&node["ttl_ms"].as_u64().unwrap()), "{node}");
     }
 
-    let extend = on(&nodes, &["extend", "sku:42", &token, "--ttl", "30s", "--json"]).expect(0);
+    let extend =
+        on(&nodes, &["extend", "sku:42", "--token", &token, "--ttl", "30s", "--json"]).expect(0);
     assert_eq!(extend.text("token"), token);
     assert!(extend.json()["votes"].as_u64().unwrap() >= 3);
     assert!(extend.json()["validity_ms"].as_u64().unwrap() > 29_000);
 
-    on(&nodes, &["unlock", "sku:42", &token]).expect(0);
+    on(&nodes, &["unlock", "sku:42", "--token", &token]).expect(0);
     let status = on(&nodes, &["status", "sku:42", "--json"]).expect(0).json();
     assert_eq!(status["verdict"], "free");
     assert!(status["nodes"].as_array().unwrap().iter().all(|node| node["state"] == "free"));
@@ -66,7 +67,7 @@ fn a_taken_lock_ends_with_75_and_leaves_nothing_behind() {
     let taken = on(&nodes, &["lock", "k", "--ttl", "10s", "--json"]).expect(75);
     assert_eq!(taken.text("error"), "taken");
     assert_eq!(taken.json()["nodes"].as_array().unwrap().len(), 5);
-    on(&nodes, &["unlock", "k", &token]).expect(0);
+    on(&nodes, &["unlock", "k", "--token", &token]).expect(0);
     assert!((0..5).all(|node| nodes.key_count(node).unwrap() == 0));
 }
 
@@ -82,7 +83,7 @@ fn wait_is_a_deadline_and_ends_early_when_the_lock_is_free() {
         &nodes.urls(),
         &["run", "k", "--wait", "30s", "--", "sh", "-c", "echo held"],
     );
-    on(&nodes, &["unlock", "k", &token]).expect(0);
+    on(&nodes, &["unlock", "k", "--token", &token]).expect(0);
     assert_eq!(waiting.line(), "held");
     waiting.end().expect(0);
 }
@@ -114,7 +115,7 @@ fn a_signal_ends_the_waiting_and_leaves_no_key() {
     let ended = waiting.end();
     // The command ended itself, or the signal ended it before it took signals over.
     assert!(matches!(ended.code, Some(130) | None), "{ended:?}");
-    on(&nodes, &["unlock", "k", &token]).expect(0);
+    on(&nodes, &["unlock", "k", "--token", &token]).expect(0);
     on(&nodes, &["lock", "k", "--ttl", "10s"]).expect(0);
 }
 
@@ -123,12 +124,12 @@ fn what_is_no_longer_held_is_neither_released_nor_extended() {
     let nodes = five();
     let token = take(&nodes, "k");
     let wrong = "0".repeat(40);
-    on(&nodes, &["unlock", "k", &wrong]).expect(70);
-    on(&nodes, &["extend", "k", &wrong, "--ttl", "10s"]).expect(70);
-    on(&nodes, &["unlock", "k", &token]).expect(0);
-    let again = on(&nodes, &["unlock", "k", &token, "--json"]).expect(70);
+    on(&nodes, &["unlock", "k", "--token", &wrong]).expect(70);
+    on(&nodes, &["extend", "k", "--token", &wrong, "--ttl", "10s"]).expect(70);
+    on(&nodes, &["unlock", "k", "--token", &token]).expect(0);
+    let again = on(&nodes, &["unlock", "k", "--token", &token, "--json"]).expect(70);
     assert_eq!(again.text("error"), "not_held");
-    let late = on(&nodes, &["extend", "k", &token, "--ttl", "10s", "--json"]).expect(70);
+    let late = on(&nodes, &["extend", "k", "--token", &token, "--ttl", "10s", "--json"]).expect(70);
     assert_eq!(late.text("error"), "lost");
     assert!((0..5).all(|node| nodes.key_count(node).unwrap() == 0));
 }
@@ -139,19 +140,19 @@ fn two_of_five_nodes_away_change_nothing_and_three_end_with_69() {
     nodes.kill(0).unwrap();
     nodes.kill(3).unwrap();
     let token = take(&nodes, "k");
-    on(&nodes, &["extend", "k", &token, "--ttl", "20s"]).expect(0);
+    on(&nodes, &["extend", "k", "--token", &token, "--ttl", "20s"]).expect(0);
     let status = on(&nodes, &["status", "k", "--json"]).expect(0).json();
     assert_eq!(status["verdict"], "held");
     assert_eq!(status["nodes"][0]["state"], "error");
-    on(&nodes, &["unlock", "k", &token]).expect(0);
+    on(&nodes, &["unlock", "k", "--token", &token]).expect(0);
 
     nodes.kill(4).unwrap();
     let lock = on(&nodes, &["lock", "k", "--ttl", "10s", "--json"]).expect(69);
     assert_eq!(lock.text("error"), "no_quorum");
     assert_eq!(lock.json()["nodes"][4]["cause"], "connection_refused");
     assert_eq!(lock.json()["nodes"][4]["message"], "connection refused");
-    on(&nodes, &["extend", "k", &token, "--ttl", "10s"]).expect(69);
-    let unlock = on(&nodes, &["unlock", "k", &token]).expect(69);
+    on(&nodes, &["extend", "k", "--token", &token, "--ttl", "10s"]).expect(69);
+    let unlock = on(&nodes, &["unlock", "k", "--token", &token]).expect(69);
     assert!(unlock.err.contains("connection refused"), "{unlock:?}");
     let status = on(&nodes, &["status", "k", "--json"]);
     assert_eq!(status.code, Some(69));
@@ -167,7 +168,7 @@ fn hung_nodes_cost_no_more_than_their_timeout() {
     nodes.pause(2).unwrap();
     let lock = on(&["lock", "k", "--ttl", "10s", "--json"]).expect(0);
     assert_eq!(lock.json()["votes"], 3);
-    on(&["unlock", "k", &lock.text("token")]).expect(0);
+    on(&["unlock", "k", "--token", &lock.text("token")]).expect(0);
     nodes.pause(3).unwrap();
     let lock = on(&["lock", "k", "--ttl", "10s"]).expect(69);
     assert!(lock.took < Duration::from_secs(5), "{lock:?}");
@@ -223,8 +224,8 @@ fn keys_may_hold_any_bytes_an_argument_can() {
         lock.arg(OsStr::from_bytes(key));
         let token = end(lock).expect(0).text("token");
         assert!((0..5).all(|node| nodes.key_count(node).unwrap() == 1));
-        let mut unlock = command_on(&nodes.urls(), &["unlock", "--"]);
-        unlock.arg(OsStr::from_bytes(key)).arg(token);
+        let mut unlock = command_on(&nodes.urls(), &["unlock", "--token", &token, "--"]);
+        unlock.arg(OsStr::from_bytes(key));
         end(unlock).expect(0);
         assert!((0..5).all(|node| nodes.key_count(node).unwrap() == 0));
     }
@@ -269,7 +270,7 @@ fn an_unlock_without_a_result_names_the_nodes_that_left_it_open() {
     let nodes = five();
     let token = take(&nodes, "k");
     (0..3).for_each(|node| nodes.kill(node).expect("it runs"));
-    let ended = on(&nodes, &["unlock", "k", &token, "--json"]).expect(69);
+    let ended = on(&nodes, &["unlock", "k", "--token", &token, "--json"]).expect(69);
     assert_eq!(ended.text("error"), "unknown");
     let list = ended.json().get("nodes").and_then(|nodes| nodes.as_array().cloned());
     assert_eq!(list.map(|list| list.len()), Some(3), "{ended:?}");

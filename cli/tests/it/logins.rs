@@ -18,7 +18,11 @@ fn a_token_comes_from_the_environment_a_file_or_stdin() {
         let mut named = command_on(&nodes.urls(), &[&[command, "k"], more].concat());
         named.env("REDBOLT_TOKEN", &token);
         end(named).expect(0);
-        on(&nodes, &["unlock", "k", &token]).expect(if command == "unlock" { 70 } else { 0 });
+        on(&nodes, &["unlock", "k", "--token", &token]).expect(if command == "unlock" {
+            70
+        } else {
+            0
+        });
 
         let token = take(&nodes, "k");
         let file = dir.path().join("token");
@@ -29,7 +33,11 @@ fn a_token_comes_from_the_environment_a_file_or_stdin() {
         // The token on the command line comes first.
         filed.env("REDBOLT_TOKEN", "of another lock");
         end(filed).expect(0);
-        on(&nodes, &["unlock", "k", &token]).expect(if command == "unlock" { 70 } else { 0 });
+        on(&nodes, &["unlock", "k", "--token", &token]).expect(if command == "unlock" {
+            70
+        } else {
+            0
+        });
 
         let token = take(&nodes, "k");
         let args = [&[command, "k", "--token-file", "-"], more].concat();
@@ -39,7 +47,11 @@ fn a_token_comes_from_the_environment_a_file_or_stdin() {
         let mut pipe = child.stdin.take().expect("a pipe");
         pipe.write_all(format!("{token}\n").as_bytes()).expect("it reads");
         assert!(child.wait().expect("a child").success());
-        on(&nodes, &["unlock", "k", &token]).expect(if command == "unlock" { 70 } else { 0 });
+        on(&nodes, &["unlock", "k", "--token", &token]).expect(if command == "unlock" {
+            70
+        } else {
+            0
+        });
     }
     let mut long = command_on(&nodes.urls(), &["unlock", "k", "--token-file", "/dev/zero"]);
     long.stdin(Stdio::null());
@@ -61,7 +73,7 @@ fn a_command_finds_the_key_and_the_token_of_its_only_lock() {
     let words = found(&nodes, &["sku:42"]);
     let (key, token) = words.split_once(' ').expect("two words");
     assert_eq!((key, token.len()), ("sku:42", 40));
-    assert_eq!(found(&nodes, &["a", "b"]), "none none");
+    assert_eq!(found(&nodes, &["w", "--write"]), "w:slot none");
     // The token is that of the lock. The command has its grace to show it.
     let unlock = "trap '' TERM; \"$0\" unlock \"$REDBOLT_KEY\"; exec sleep 600";
     let args = ["run", "k", "--ttl", "30s", "--grace", "10s", "--", "sh", "-c", unlock];
@@ -88,8 +100,8 @@ fn each_command(urls: &[String]) -> Vec<Ended> {
     let commands: [&[&str]; 7] = [
         &["lock", "k", "--ttl", "5s"],
         &["run", "k", "--wait", "200ms", "--", "true"],
-        &["unlock", "k", "t0ken"],
-        &["extend", "k", "t0ken", "--ttl", "5s"],
+        &["unlock", "k", "--token", "t0ken"],
+        &["extend", "k", "--token", "t0ken", "--ttl", "5s"],
         &["status", "k"],
         &["ls"],
         &["bench", "--iterations", "2"],
@@ -137,7 +149,7 @@ fn a_key_that_all_nodes_deny_ends_with_77_also_where_one_waits_for_its_vote() {
         servers.iter().map(|server| server.url().replace("://", "://u:right@")).collect();
     let lock = || on_urls(&urls, &["lock", "k", "--ttl", "1s", "--max-ttl", "2800ms"]);
     assert!(eventually(PATIENCE, || lock().code == Some(77)), "{:?}", lock());
-    for unlock in [&["unlock", "k", "t0ken"][..], &["unlock", "k", "--force", "--yes"]] {
+    for unlock in [&["unlock", "k", "--token", "t0ken"][..], &["unlock", "k", "--force", "--yes"]] {
         let ended = on_urls(&urls, &[unlock, &["--max-ttl", "2800ms"]].concat()).expect(77);
         assert!(ended.err.contains(redbolt::Cause::KeyDenied.text()), "{ended:?}");
     }

@@ -343,7 +343,7 @@ fn nodes_run_until_they_are_told_to_end() {
     let urls = [first, running.line(), running.line()];
     assert_eq!(urls[0], format!("redis://127.0.0.1:{port}"));
     let token = on_urls(&urls, &["lock", "k", "--ttl", "10s", "--json"]).expect(0).text("token");
-    on_urls(&urls, &["unlock", "k", &token]).expect(0);
+    on_urls(&urls, &["unlock", "k", "--token", &token]).expect(0);
     let twice = redbolt(&["node", "--port", &port]).expect(71);
     assert!(twice.err.contains("--port"), "{twice:?}");
     running.signal("TERM");

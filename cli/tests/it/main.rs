@@ -28,6 +28,7 @@ mod replacing;
 mod run;
 mod runbook;
 mod servers;
+mod sets;
 mod settings;
 mod several;
 mod since;

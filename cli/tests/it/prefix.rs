@@ -13,7 +13,7 @@ fn the_command_line_takes_a_prefix() {
     assert_eq!(status(&["status", "k", "--prefix", "cli:", "--json"]), "held");
     assert_eq!(status(&["status", "cli:k", "--json"]), "held");
     assert_eq!(status(&["status", "k", "--json"]), "free");
-    on(&nodes, &["unlock", "k", &lock.text("token"), "--prefix", "cli:"]).expect(0);
+    on(&nodes, &["unlock", "k", "--token", &lock.text("token"), "--prefix", "cli:"]).expect(0);
     assert_eq!(status(&["status", "cli:k", "--json"]), "free");
     let long = "p".repeat(4_096);
     let refused = on(&nodes, &["status", "k", "--prefix", &long]).expect(64);

@@ -261,7 +261,7 @@ fn an_operator_who_takes_the_lock_away_ends_the_command_before_the_lock_would_ha
     let (running, group) = diary.start(&nodes, &["--ttl", "3s", "--grace", "900ms"]);
     let status = on(&nodes, &["status", "k", "--json"]).expect(0).json();
     let token = status["nodes"][0]["token"].as_str().unwrap().to_owned();
-    on(&nodes, &["unlock", "k", &token]).expect(0);
+    on(&nodes, &["unlock", "k", "--token", &token]).expect(0);
     // No extension can have won since: the present deadline is at most one TTL away.
     let over_at = uptime() + ttl;
     let ended = running.end();
@@ -317,7 +317,8 @@ fn a_command_does_not_outlive_its_lock_where_nobody_reads_what_run_says() {
     let args = ["--ttl", "3s", "--grace", "1400ms"];
     let (_running, group) = diary.start_after("cat /dev/zero >&2 &", &nodes, &args);
     let status = on(&nodes, &["status", "k", "--json"]).expect(0).json();
-    on(&nodes, &["unlock", "k", status["nodes"][0]["token"].as_str().unwrap()]).expect(0);
+    on(&nodes, &["unlock", "k", "--token", status["nodes"][0]["token"].as_str().unwrap()])
+        .expect(0);
     assert!(eventually(PATIENCE, || !group_lives(&group)));
     assert!(diary.says_term(), "{:?}", diary.lines());
 }
@@ -381,7 +382,7 @@ fn a_lock_that_was_gone_when_the_command_ended_is_an_error() {
     // Otherwise it would learn of the loss before the command has ended.
     let run = child.id().to_string();
     assert!(signal("STOP", &run));
-    on(&nodes, &["unlock", "k", &token]).expect(0);
+    on(&nodes, &["unlock", "k", "--token", &token]).expect(0);
     std::io::Write::write_all(&mut input, b"go\n").unwrap();
     assert!(signal("CONT", &run));
     assert_eq!(child.wait().unwrap().code(), Some(70));

@@ -46,11 +46,11 @@ fn all_commands_work(servers: &[RealServer], live: &[usize], node_timeout: &str)
     quick(&status);
     assert_eq!(status.text("verdict"), "held");
     quick(&on(&["lock", "a\r\nb", "--ttl", "20s"]).expect(75));
-    let extend = on(&["extend", "a\r\nb", &token, "--ttl", "30s", "--json"]).expect(0);
+    let extend = on(&["extend", "a\r\nb", "--token", &token, "--ttl", "30s", "--json"]).expect(0);
     quick(&extend);
     assert!(extend.number("validity_ms") > 25_000);
-    quick(&on(&["unlock", "a\r\nb", &token]).expect(0));
-    quick(&on(&["unlock", "a\r\nb", &token]).expect(70));
+    quick(&on(&["unlock", "a\r\nb", "--token", &token]).expect(0));
+    quick(&on(&["unlock", "a\r\nb", "--token", &token]).expect(70));
 
     let mut run = urls.iter().map(String::as_str).collect::<Vec<_>>().join(",");
     run.insert_str(0, "--nodes=");

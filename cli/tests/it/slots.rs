@@ -79,8 +79,8 @@ fn a_slot_that_is_left_held_is_released_by_its_key_and_token() {
     assert_eq!((held.text("key").as_str(), held.json()["slot"].as_u64()), ("n:slot:0", Some(0)));
     let ended = on(&nodes, &["lock", "n", "--ttl", "30s", "--slots", "1"]).expect(75);
     assert!(ended.err.contains("the lock is taken"), "{ended:?}");
-    on(&nodes, &["extend", "n:slot:0", &held.text("token"), "--ttl", "20s"]).expect(0);
-    on(&nodes, &["unlock", "n:slot:0", &held.text("token")]).expect(0);
+    on(&nodes, &["extend", "n:slot:0", "--token", &held.text("token"), "--ttl", "20s"]).expect(0);
+    on(&nodes, &["unlock", "n:slot:0", "--token", &held.text("token")]).expect(0);
     let held = on(&nodes, &["lock", "n", "--ttl", "30s", "--slots", "1"]).expect(0);
     assert!(
         held.out.contains("key       n:slot:0") && held.out.contains("slot      0"),

@@ -86,10 +86,16 @@ fn wrong_usage_of_a_command_ends_with_64_on_one_line() {
     let table: &[(&[&str], &str)] = &[
         (&["unlock", "k", "--nodes", n], "REDBOLT_TOKEN"),
         (&["unlock", "k", "--nodes", n, "--token-file", "/nope"], "/nope"),
-        (&["unlock", "k", "--nodes", n, "--token-file", "-"], "its first line is empty"),
-        (&["unlock", "k", "--nodes", n, "t", "--token-file", "-"], "cannot be used with"),
+        (
+            &["unlock", "k", "--nodes", n, "--token-file", "-"],
+            "the first line of --token-file - is empty",
+        ),
+        (
+            &["unlock", "k", "--nodes", n, "--token", "t", "--token-file", "-"],
+            "cannot be used with",
+        ),
         (&["extend", "k", "--ttl", "1s", "--nodes", n], "REDBOLT_TOKEN"),
-        (&["unlock", "k", "", "--nodes", n], "1 to 255"),
+        (&["unlock", "k", "--token", "", "--nodes", n], "1 to 255"),
         (&["run", "k", "--nodes", n], "redbolt run k -- CMD"),
         (&["run", "k", "echo", "hi"], "redbolt run k -- echo hi"),
         (&["run", "--ttl", "1s", "k", "ls", "-l"], "redbolt run k -- ls -l"),
@@ -163,9 +169,11 @@ fn what_is_too_long_or_may_be_a_token_is_not_repeated() {
         &["run", "k", &key, "true"],
         &["status", "k", &key],
         &[&key],
+        &["unlock", "k", "--token", &token],
         &["unlock", "k", &token],
-        &["unlock", "k", "k", &token],
-        &["extend", "k", "k", &token, "--ttl", "1s"],
+        &["extend", "k", &token, "--ttl", "1s"],
+        &["unlock", "k", "--token", "--tttt"],
+        &["unlock", "k", "--tokn=tttt"],
     ];
     for args in table {
         let ended = redbolt(args).expect(64);

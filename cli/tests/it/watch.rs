@@ -22,7 +22,7 @@ fn in_a_pipe_each_change_is_a_line() {
     while !line.contains("k is held on 3 of 3") {
         line = running.line();
     }
-    on(&nodes, &["unlock", "k", &token]).expect(0);
+    on(&nodes, &["unlock", "k", "--token", &token]).expect(0);
     let free = std::iter::repeat_with(|| running.line()).find(|line| line.ends_with("k is free"));
     assert!(free.is_some());
     running.signal("INT");
