@@ -129,7 +129,7 @@ pub(crate) enum Command {
     Elect(ElectArgs),
     /// Show who leads an election, and since when
     Leader(LeaderArgs),
-    /// Show what each node holds for a key: free, held, split or unknown
+    /// Show what each node holds for keys: free, held, split or unknown
     Status(StatusArgs),
     /// List the locks on the nodes, with their holders
     Ls(LsArgs),
@@ -502,11 +502,12 @@ With --watch redbolt goes on until a signal ends it: a live view on a terminal, 
 elsewhere, and with --json one object per look, each on its own line.
 
 Example:  redbolt status sku:42
+          redbolt status a b                      one after the other; the highest exit code
           redbolt status sku:42 --watch --interval 200ms")]
 pub(crate) struct StatusArgs {
-    /// Name of the lock
-    #[arg(value_parser = key_parser())]
-    pub(crate) key: Name,
+    /// Names of the locks
+    #[arg(value_name = "KEY", required = true, value_parser = key_parser())]
+    pub(crate) keys: Vec<Name>,
     /// Repeat until interrupted
     #[arg(long)]
     pub(crate) watch: bool,

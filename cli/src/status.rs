@@ -1,4 +1,4 @@
-//! `redbolt status`: the value of a key on each node, and what that means.
+//! `redbolt status`: the values of keys on each node, and what they mean.
 
 use redbolt::Cause;
 use serde_json::{Value, json};
@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use crate::args::{Global, StatusArgs};
 use crate::exit::{Failure, code_unseen};
 use crate::inspect::{Holder, KeyState, NodeKey, SeenLock, Verdict};
+use crate::names::names;
 use crate::output::{Paint, ms, say, short, shown};
 use crate::table::Table;
 use crate::terminal::wrap;
@@ -13,14 +14,17 @@ use crate::{holders, inspect, look, terminal};
 
 pub(crate) fn run(global: &Global, args: &StatusArgs) -> Result<(), Failure> {
     let (client, _) = look::client(global)?;
-    let seen = inspect::holder(&client, &args.key.0)?;
     let quorum = client.quorum();
-    if global.json {
-        say(seen.json(quorum))?;
-    } else {
-        say(seen.text(Paint::stdout(), quorum, terminal::width()))?;
-    }
-    judge(&seen, quorum)
+    let show = |key| {
+        let seen = inspect::holder(&client, key)?;
+        if global.json {
+            say(seen.json(quorum))?;
+        } else {
+            say(seen.text(Paint::stdout(), quorum, terminal::width()))?;
+        }
+        judge(&seen, quorum)
+    };
+    Failure::of_each(names(&args.keys).into_iter().map(show), global.json)
 }
 
 /// Fails if the nodes leave it unknown which client holds the lock.

@@ -147,3 +147,22 @@ fn a_command_under_several_locks_finds_their_token() {
     }
     assert_eq!(running.end().code, Some(70));
 }
+
+#[test]
+fn status_shows_several_locks_and_ends_with_the_worst_code() {
+    let Some(servers) = servers() else { return };
+    take_both(&servers);
+    let shown = at(&servers, &["status", "b", "free", "a"]).expect(0).out;
+    let places = ["a is held on 3 of 3", "b is held on 3 of 3", "free is free"];
+    let places = places.map(|words| shown.find(words));
+    assert!(places[0].is_some() && places.is_sorted(), "{shown}");
+    servers.iter().for_each(|server| drop(server.command(&["HSET", "other", "field", "value"])));
+    let ended = at(&servers, &["status", "a", "other", "b", "--json"]).expect(69);
+    let verdicts: Vec<Value> = objects(&ended).iter().map(|it| it["verdict"].clone()).collect();
+    assert_eq!(verdicts, ["held", "held", "unknown"]);
+    let watch = ["status", "b", "free", "--watch", "--interval", "10ms"];
+    let mut watch = Running::start(&urls(&servers), &[&NO_GUARD[..], &watch].concat());
+    assert!(watch.line().contains("b is held") && watch.line().ends_with("free is free"));
+    watch.signal("INT");
+    watch.end().expect(0);
+}

@@ -223,7 +223,7 @@ fn no_password_is_ever_printed() {
         &["lock", "k", "--ttl", "1s", "--nodes", "unix://u:s3cret@/path"],
         // A blank in the list makes the second address an unexpected argument.
         &["lock", "k", "--ttl", "1s", "--nodes", "h:1,", url],
-        &["status", "k", url],
+        &["leader", "k", url],
         &["lock", "--help"],
     ];
     for args in table {
