@@ -124,22 +124,20 @@ fn unexpected(error: &clap::Error) -> Option<String> {
     if let Some((option, value)) = negative(word) {
         return Some(format!("invalid value '{value}' for '{option}': it must not be negative"));
     }
-    match command.as_str() {
-        name if runs_a_command(name) => {
-            let mut typed = typed_keys();
-            let has_dashes = typed.is_empty() || words().any(|word| word == "--");
-            typed.push(shown.clone());
-            // For `run` the second may be another KEY.
-            if !has_dashes && (typed.len() > 2 || name == "elect") {
-                return Some(behind_dashes(name, &typed));
-            }
-            // clap's own tip is to write it behind the dashes, where it would belong to CMD.
-            let tip = text_of(error, ContextKind::SuggestedArg);
-            let tip = tip.map_or_else(String::new, |tip| format!("; did you mean {tip}?"));
-            Some(format!("unexpected argument '{shown}'{tip}"))
-        }
-        _ => None,
+    if !runs_a_command(&command) {
+        return None;
     }
+    let mut typed = typed_keys();
+    let has_dashes = typed.is_empty() || words().any(|word| word == "--");
+    typed.push(shown.clone());
+    // For `run` the second may be another KEY.
+    if !has_dashes && (typed.len() > 2 || command == "elect") {
+        return Some(behind_dashes(&command, &typed));
+    }
+    // clap's own tip is to write it behind the dashes, where it would belong to CMD.
+    let tip = text_of(error, ContextKind::SuggestedArg);
+    let tip = tip.map_or_else(String::new, |tip| format!("; did you mean {tip}?"));
+    Some(format!("unexpected argument '{shown}'{tip}"))
 }
 
 /// The option in front of a negative number or duration, which clap takes for an option, and the
