@@ -28,6 +28,7 @@ const CAUGHT_BY: &[(Mutant, u64)] = &[
     (Mutant::DistrustedGrantCounts, 1385),
     (Mutant::ExtendedByOneList, 688),
     (Mutant::ExtensionsOverlap, 469),
+    (Mutant::FailoverAndBackUnseen, 1117),
     (Mutant::GivenAwayRemembered, 525),
     (Mutant::GivenAwayToldAgain, 36),
     (Mutant::HandedTtlNotBounded, 95),

@@ -138,7 +138,7 @@ fn a_master_with_replicas_is_asked_how_many_its_writes_need_and_other_masters_ar
 
 /// The client is connected all the time, and the node answers nothing while it is a replica.
 #[test]
-pub(crate) fn a_master_that_failed_over_and_back_is_noticed_before_its_next_grant() {
+fn a_master_that_failed_over_and_back_is_noticed_before_its_next_grant() {
     let replication = |replid: &str| {
         format!(
             "role:master\r\nconnected_slaves:1\r\nmin_slaves_good_slaves:1\r\nmaster_replid:{replid}"

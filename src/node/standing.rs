@@ -125,7 +125,8 @@ impl Node {
     /// Whether the node gave a grant that the client reads now soon enough after an answered look,
     /// if the node may fail over. A client that stood still has written no look.
     pub(crate) fn is_watched(&self, now: Now) -> bool {
-        self.look_at.is_none() || now.real <= self.reading.seen_at + 2 * BETWEEN_LOOKS
+        let is_recent = now.real <= self.reading.seen_at + 2 * BETWEEN_LOOKS;
+        self.look_at.is_none() || rules::is_watched(is_recent)
     }
 
     /// Asks the questions that the greeting has left open, if any: since when the node has been a

@@ -53,7 +53,12 @@ rules! { NODES:
     /// master again.
     fn is_look_alarming(is_another: bool) -> bool { is_another }
     /// A master that failed over and back between two looks is believed.
-    FailoverAndBackUnseen => ByTest { false }
+    FailoverAndBackUnseen => Amnesia { false }
+
+    /// A node that may fail over votes and extends only within two looks of an answered one.
+    fn is_watched(is_look_recent: bool) -> bool { is_look_recent }
+    /// A node counts that may have failed over and back since the last answered look.
+    UnwatchedNodeCounts => ByTest { true }
 
     /// A node that has just started reports an age that is up to a second too high.
     fn surely_lived_s(uptime_s: u64) -> u64 { uptime_s.saturating_sub(1) }

@@ -46,6 +46,8 @@ counted! {
         Evicted,
         /// A server became a replica, and later a master without its keys.
         RoleChange,
+        /// A server failed over to its replica and back, and told no client.
+        Failover,
         /// A server's memory was full for a while.
         OutOfMemory,
         /// A server could not persist, and refused writes for a while.
@@ -112,6 +114,8 @@ counted! {
         Roles,
         /// Masters become replicas that take writes, and that load or miss their master.
         Syncing,
+        /// Masters fail over to their replicas and back, and their connections stay.
+        Failovers,
         /// Requests that closed connections left behind run late.
         Ghosts,
         /// Servers freeze.

@@ -7,9 +7,10 @@
 //!
 //! - A clock goes forward, and a key is dropped, only on as many nodes as the quorum has votes to
 //!   spare: `2q - N - 1`.
-//! - A node that was a replica becomes a master again only after each connected client was told of
-//!   it, or has lost its connection. Clients that never met this process of the node do not meet it
-//!   before every lock that it forgot is over.
+//! - A node that was a replica tells each connected client of it, or cuts it off, before it is a
+//!   master again. Where it does neither, it stays a replica for [`FAILOVERS_LEAST`].
+//! - Clients that never met this process of the node do not meet it before every lock that it forgot
+//!   is over.
 
 use super::clock::{Global, MS};
 use super::counts::Fault;
@@ -101,7 +102,7 @@ impl World {
     }
 
     /// Faults of a node, which must be up, not frozen and a master.
-    fn inflict_on_node(&mut self, fault: Fault, index: usize, mut spell: Global) {
+    fn inflict_on_node(&mut self, fault: Fault, index: usize, spell: Global) {
         // Only some nodes may forget single keys, so such a fault is aimed at one of them.
         let forgets = matches!(fault, Fault::ClockForward | Fault::Evicted);
         let index =
@@ -112,7 +113,9 @@ impl World {
             return;
         }
         let guard = match fault {
-            Fault::RestartLost | Fault::RestartKept | Fault::RoleChange => self.plan.guard(),
+            Fault::RestartLost | Fault::RestartKept | Fault::RoleChange | Fault::Failover => {
+                self.plan.guard()
+            }
             _ => 0,
         };
         let now = self.now;
@@ -136,6 +139,18 @@ impl World {
         if self.inflict_at_once(fault, index, spell, is_loose) {
             return;
         }
+        let Some((what, spell)) = self.inflict_for(fault, index, spell) else { return };
+        self.scheduled(fault, index);
+        self.after(spell, mend(what));
+    }
+
+    /// Faults of a node that end later. Returns how, and after what time; `None` for another fault.
+    fn inflict_for(
+        &mut self,
+        fault: Fault,
+        index: usize,
+        mut spell: Global,
+    ) -> Option<(Mend, Global)> {
         let node = &mut self.nodes[index];
         let what = match fault {
             Fault::Freeze => {
@@ -146,6 +161,17 @@ impl World {
             Fault::RoleChange => {
                 spell = self.demote(index, spell);
                 Mend::Promote
+            }
+            Fault::Failover => {
+                self.lose_role(index);
+                spell = self.random.between(FAILOVERS_LEAST, 2 * FAILOVERS_LEAST);
+                if self.random.chance(500) {
+                    // What clients ask meanwhile reaches the node when it is a master again.
+                    for links in &mut self.links {
+                        links[index].stalled_until = self.now + spell + self.plan.latency;
+                    }
+                }
+                Mend::FailBack
             }
             Fault::OutOfMemory => {
                 node.server.set_condition(Condition::OutOfMemory(true));
@@ -169,13 +195,9 @@ impl World {
                 node.server.set_condition(policy);
                 Mend::Policy
             }
-            _ => match refuses(&mut node.server, fault) {
-                Some(mend) => mend,
-                None => return,
-            },
+            _ => refuses(&mut node.server, fault)?,
         };
-        self.scheduled(fault, index);
-        self.after(spell, mend(what));
+        Some((what, spell))
     }
 
     /// The commands that a user loses: most ways of comparing and deleting, and now and then others
@@ -195,18 +217,14 @@ impl World {
             // So short that requests on their way to the master meet a master again.
             spell = self.random.between(self.plan.latency, 8 * self.plan.latency);
         }
-        let node = &mut self.nodes[index];
-        node.is_replica = true;
-        node.server.set_condition(Condition::Replica(true));
+        self.lose_role(index);
         if self.plan.rare.syncing {
+            let node = &mut self.nodes[index];
             let is_alone = self.random.chance(500);
             let state =
                 if is_alone { Condition::MasterDown(true) } else { Condition::Loading(true) };
             node.server.set_condition(state);
             node.server.set_condition(Condition::WritableReplica(true));
-        }
-        for &id in &node.conns {
-            self.conns[id].is_told = false;
         }
         if self.plan.newcomers > 0 && self.random.chance(self.plan.newcomers) {
             // The new client comes within a tenth of a second, and meets the replica.
@@ -215,6 +233,15 @@ impl World {
             self.die(newcomer);
         }
         spell
+    }
+
+    fn lose_role(&mut self, index: usize) {
+        let node = &mut self.nodes[index];
+        node.is_replica = true;
+        node.server.set_condition(Condition::Replica(true));
+        for &id in &node.conns {
+            self.conns[id].is_told = false;
+        }
     }
 
     /// Faults of a node that need no mending. False if `fault` is of another kind.
@@ -300,6 +327,7 @@ impl World {
             }
             Mend::Loaded => node.server.set_condition(Condition::Loading(false)),
             Mend::Promote => self.promote(index),
+            Mend::FailBack => _ = self.regain_role(index),
             Mend::Memory => node.server.set_condition(Condition::OutOfMemory(false)),
             Mend::Disk => node.server.set_condition(Condition::Misconf(false)),
             Mend::Script => node.server.set_condition(Condition::Busy(false)),
@@ -312,16 +340,25 @@ impl World {
         }
     }
 
-    /// The replica is a master again, without its keys. A client that it did not tell is cut off.
-    fn promote(&mut self, index: usize) {
+    /// A replica is a master again, without its keys.
+    fn regain_role(&mut self, index: usize) -> bool {
         let node = &mut self.nodes[index];
         if !std::mem::take(&mut node.is_replica) {
-            return;
+            return false;
         }
         node.forgot_at = Some(self.now);
         node.server.set_condition(Condition::Promoted(self.random.bytes()));
         node.server.set_condition(Condition::Loading(false));
-        for id in node.conns.clone() {
+        self.log(|_| format!("node {index} is a master again"));
+        true
+    }
+
+    /// A replica is a master again. A client that it did not tell is cut off.
+    fn promote(&mut self, index: usize) {
+        if !self.regain_role(index) {
+            return;
+        }
+        for id in self.nodes[index].conns.clone() {
             let conn = &mut self.conns[id];
             if std::mem::take(&mut conn.is_told) || conn.session.is_none() {
                 continue;
@@ -334,7 +371,6 @@ impl World {
             conn.is_broken = true;
             self.after(self.plan.latency, Event::Ended { conn: id, reset: false });
         }
-        self.log(|_| format!("node {index} is a master again"));
     }
 
     /// All faults end now.
@@ -398,6 +434,10 @@ fn refuses(server: &mut Server, fault: Fault) -> Option<Mend> {
     server.set_condition(condition);
     Some(mend)
 }
+
+/// Two failovers, there and back, take at least so long: two looks of the client with the slowest
+/// clock.
+const FAILOVERS_LEAST: Global = 2200 * MS;
 
 /// How far back a clock is set, in all.
 const BACK_MS_MAX: i64 = 2000;

@@ -81,7 +81,7 @@ impl World {
             }
             Err(_) => NodeMask::EMPTY,
         };
-        self.check_memory(client, task, granted);
+        self.check_memory((client, task), granted, result.as_ref().ok().copied());
         let path = match result {
             Ok(lease) => {
                 self.counts.leases += 1;
@@ -122,7 +122,7 @@ impl World {
             }
             Err(LockError::Expired(_)) => Path::Expired,
             Err(LockError::Cancelled | LockError::Closed) => Path::Cancelled,
-            Err(LockError::Full) if self.plan.lingers > 0 => Path::Full,
+            Err(LockError::Full) if self.plan.lingers > 0 || self.plan.sets > 0 => Path::Full,
             Err(other) => return self.oracle.fail(Kind::OddError, || format!("lock: {other}")),
         };
         self.counts.path(path);

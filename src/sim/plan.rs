@@ -210,7 +210,10 @@ impl Plan {
     /// no client goes on to nodes that know no fences.
     fn with_clocks_apart(mut self) -> Self {
         let forgets = |fault: &Fault| {
-            matches!(fault, Fault::RestartLost | Fault::RoleChange | Fault::Evicted)
+            matches!(
+                fault,
+                Fault::RestartLost | Fault::RoleChange | Fault::Failover | Fault::Evicted
+            )
         };
         let ignored = self.max_ttl_ms * MS;
         let needed = self.connect_timeout + 2 * self.node_timeout;
@@ -243,10 +246,12 @@ impl Plan {
             915..930 => Setting::Prefixes,
             930..945 => Setting::Lists,
             945..965 => Setting::Exchange,
+            965..985 => Setting::Failovers,
             _ => Setting::Common,
         };
         match self.setting {
             Setting::Roles => self.look_at_roles(random),
+            Setting::Failovers => self.look_at_failovers(random),
             Setting::Ghosts => self.look_at_ghosts(random),
             Setting::Ice => self.look_at_ice(random),
             Setting::HandOver => self.look_at_hand_over(random),
@@ -282,6 +287,27 @@ impl Plan {
         self.newcomers = random.pick(&[0, 500]);
         // A counter that a node has lost is raised anew while other calls ask for a fence.
         self.fenced = random.pick(&[self.fenced, 1000]);
+    }
+
+    /// Masters fail over and back, unnoticed by clients that stand still or whose links do.
+    fn look_at_failovers(&mut self, random: &mut Random) {
+        self.three_nodes(random);
+        self.rare.is_backed = true;
+        self.max_ttl_ms = random.pick(&[2000, 10_000]);
+        self.node_timeout = random.pick(&[50 * MS, 5 * SECOND]);
+        self.latency = random.between(30 * US, 4 * MS);
+        (self.clients, self.tasks, self.kept) = (4, 3, random.pick(&[0, 800]));
+        (self.cut, self.ghosts, self.pause) = (0, false, random.pick(&[0, 2, 10]));
+        // A grant often comes before the answer to the look behind it.
+        self.split = 500;
+        // The timeouts of calls follow from the gap. Some outlast a failover.
+        (self.hold, self.gap) =
+            (self.max_ttl_ms * MS * 2 / 3, random.pick(&[20, 20, 200, 1000]) * MS);
+        self.fault_every = random.pick(&[200, 1000]) * MS;
+        self.faults = vec![Fault::Failover, Fault::Failover, Fault::LinkStall, Fault::Suspend];
+        if random.chance(500) {
+            self.faults.extend([Fault::Death, Fault::Reset]);
+        }
     }
 
     /// Connections die with requests on their way, which arrive when no client expects them.
@@ -453,7 +479,8 @@ impl Plan {
     /// its age is rounded.
     pub(super) const fn guard(&self) -> Global {
         let drifts = 1_000_000 + 3 * self.drift_ppm.unsigned_abs();
-        self.max_ttl_ms * MS * drifts / 1_000_000 + 3 * SECOND
+        let old_master = if self.rare.is_backed { 13 * SECOND } else { 0 };
+        (self.max_ttl_ms * MS + old_master) * drifts / 1_000_000 + 3 * SECOND
     }
 }
 

@@ -57,6 +57,8 @@ pub(super) struct Rare {
     pub(super) repeated: u64,
     /// Replicas take writes, and load or miss their master.
     pub(super) syncing: bool,
+    /// Each server has a replica.
+    pub(super) is_backed: bool,
     /// Set where clients campaign.
     pub(super) elections: Option<Elections>,
     pub(super) unlike: Unlike,

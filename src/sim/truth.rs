@@ -12,10 +12,14 @@ use std::time::Duration;
 impl World {
     /// The keys of a task's lease as nodes know them, with their tokens.
     fn names_held(&self, client: usize, task: usize) -> Vec<(Vec<u8>, LockToken)> {
+        let lease = self.clients[client].tasks[task].lease;
+        lease.map(|lease| self.names_of(client, task, lease)).unwrap_or_default()
+    }
+
+    fn names_of(&self, client: usize, task: usize, lease: LeaseId) -> Vec<(Vec<u8>, LockToken)> {
         let this = &self.clients[client];
-        let place = &this.tasks[task];
-        let names = place.lease.map(|lease| this.names(lease)).unwrap_or_default();
-        let keys = place.keys().into_iter().map(|key| self.plan.on_nodes(key).to_vec());
+        let names = this.names(lease);
+        let keys = this.tasks[task].keys().into_iter().map(|key| self.plan.on_nodes(key).to_vec());
         keys.zip(names).map(|(key, (_, token))| (key, token)).collect()
     }
 
@@ -113,12 +117,24 @@ impl World {
 
     /// A round has ended for which these nodes voted. None of them had forgotten, before the call
     /// began, a valid lock for which it had voted.
-    pub(super) fn check_memory(&mut self, client: usize, task: usize, granted: NodeMask) {
+    pub(super) fn check_memory(
+        &mut self,
+        (client, task): (usize, usize),
+        granted: NodeMask,
+        won: Option<LeaseId>,
+    ) {
+        let names = won.map(|lease| self.names_of(client, task, lease)).unwrap_or_default();
         let (keys, began) =
             (self.clients[client].tasks[task].keys(), self.clients[client].tasks[task].began);
         for id in granted {
             let node = self.plan.server_of(id.index());
-            let Some(forgot_at) = self.nodes[node].forgot_at.filter(|at| *at <= began) else {
+            // A node that forgot during the call and holds its token has voted since.
+            let has_voted_since = |it: &mut Self| {
+                !names.is_empty() && names.iter().all(|name| it.held_until(name, node).is_some())
+            };
+            let forgot_at = self.nodes[node].forgot_at;
+            let Some(forgot_at) = forgot_at.filter(|at| *at <= began || has_voted_since(self))
+            else {
                 continue;
             };
             // The quorum has votes to spare for such nodes.

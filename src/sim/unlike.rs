@@ -29,16 +29,17 @@ pub(super) struct Unlike {
     ttl_parts: Vec<u64>,
     /// Clients whose keys have the other prefix: a bit each.
     others: u64,
-    /// Of the nodes, how many are in the list of all clients, and which in the next list; and the
-    /// clients that have the next list, too: a bit each.
-    lists: Option<(usize, u32, u64)>,
+    /// The list of all clients, and the next list; and the clients that have the next list, too: a bit
+    /// each.
+    lists: Option<(NodeMask, NodeMask, u64)>,
     /// If all clients change their lists: how far they are.
     change: Option<Change>,
     /// The other prefix, if some clients have it. Its keys are the second half of the judge's keys.
     prefix: Option<&'static str>,
 }
 
-/// How far clients are that go from the old list to both, and from both to the new one.
+/// How far clients are that go from the old list to both, and from both to the new one. Then they go
+/// back in the same way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     Old,
@@ -67,7 +68,8 @@ impl Plan {
             self.draw_nodes(nodes, nodes - 1, random);
             self.spare = 0;
             self.mute = 0;
-            self.rare.unlike.lists = Some((list, next, random.pick(&[0b1, 0b101, 0b11110])));
+            let joint = random.pick(&[0b1, 0b101, 0b11110]);
+            self.rare.unlike.lists = Some((NodeMask::first(list), mask(next), joint));
             if self.setting == Setting::Exchange {
                 self.rare.unlike.change = Some(Change::Old);
                 self.max_ttl_ms = random.pick(&[400, 1000]);
@@ -110,8 +112,7 @@ impl Plan {
     /// The lists that a client has been given; it needs a quorum of each. No lists if clients do
     /// not differ in that.
     pub(super) fn lists_of(&self, client: usize) -> Vec<NodeMask> {
-        let Some((list, next, joint)) = self.rare.unlike.lists else { return Vec::new() };
-        let (old, next) = (NodeMask::first(list), mask(next));
+        let Some((old, next, joint)) = self.rare.unlike.lists else { return Vec::new() };
         match self.rare.unlike.change {
             None if joint >> client & 1 == 1 => vec![old, next],
             None | Some(Change::Old) => vec![old],
@@ -181,6 +182,12 @@ impl World {
             Change::Old if self.random.chance(100) => Change::ToBoth,
             Change::ToBoth if is_done => Change::Both(self.now),
             Change::Both(since) if self.now >= since + wait => Change::ToNew,
+            Change::ToNew if is_done => {
+                if let Some((old, next, _)) = &mut self.plan.rare.unlike.lists {
+                    std::mem::swap(old, next);
+                }
+                Change::Old
+            }
             Change::Old | Change::ToBoth | Change::Both(_) | Change::ToNew => change,
         };
         self.plan.rare.unlike.change = Some(next);

@@ -62,6 +62,7 @@ pub(super) enum Mend {
     Start { kept: bool, loading: bool },
     Loaded,
     Promote,
+    FailBack,
     Memory,
     Disk,
     Script,
@@ -204,6 +205,7 @@ impl World {
             let options = world.plan.server(node);
             let mut new = SimNode::new(&options, clock, world.now, &mut world.random);
             new.server.set_condition(Condition::Denied(world.plan.denied(node)));
+            new.server.set_condition(Condition::Backed(world.plan.rare.is_backed));
             if world.plan.rare.old >> node & 1 == 1 {
                 new.server.set_condition(Condition::Renamed(vec!["hello".to_owned()]));
             }

@@ -119,7 +119,10 @@ fn replication(server: &mut Server, _now_ms: i64, text: &mut String) {
     } else {
         field(text, "role", "master");
     }
-    field(text, "connected_slaves", 0);
+    field(text, "connected_slaves", u8::from(server.state.backed));
+    if server.state.backed {
+        field(text, "min_slaves_good_slaves", 1);
+    }
     field(text, "master_failover_state", "no-failover");
     field(text, "master_replid", hex(&server.life.replid));
     field(text, "master_replid2", hex(server.life.replid2.as_ref().unwrap_or(&[0; 20])));

@@ -86,6 +86,8 @@ pub enum Condition {
     MasterDown(bool),
     /// It was a replica of another master and is a master again: new `master_replid`, no keys.
     Promoted([u8; 20]),
+    /// It has a replica, and `min-replicas-to-write` is set.
+    Backed(bool),
     /// It is loading its keys: `-LOADING`, except for HELLO, AUTH, INFO and the like.
     Loading(bool),
     /// It runs a script for long: `-BUSY`, except for HELLO, AUTH and the like. A restart ends it.
@@ -127,6 +129,7 @@ pub(crate) struct State {
     pub(crate) replica: bool,
     pub(crate) writable: bool,
     pub(crate) master_down: bool,
+    pub(crate) backed: bool,
     pub(crate) loading: bool,
     pub(crate) busy: bool,
     pub(crate) oom: bool,
@@ -263,6 +266,7 @@ impl Server {
                 (self.state.replica, self.state.master_down) = (false, false);
                 self.keys.clear();
             }
+            Condition::Backed(is) => self.state.backed = is,
             Condition::Loading(is) => self.state.loading = is,
             Condition::Busy(is) => self.state.busy = is,
             Condition::OutOfMemory(is) => self.state.oom = is,

@@ -47,7 +47,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// As [`try_lock_all`](Self::try_lock_all).
+    /// As [`try_lock_all`](Self::try_lock_all). [`LockError::Full`] too if other operations take the
+    /// room of a call that waits, until its time is over.
     pub fn lock_all<K: AsRef<[u8]>>(
         &mut self,
         keys: &[K],

@@ -303,7 +303,7 @@ fn an_extension_that_may_have_come_long_after_a_look_does_not_count() {
 }
 
 #[test]
-fn a_grant_that_may_have_come_long_after_a_look_does_not_count() {
+pub(super) fn a_grant_that_may_have_come_long_after_a_look_does_not_count() {
     let grants = [("SET", "+OK\r\n"), ("MSETEX", ":1\r\n"), ("EVAL", "$1\r\n1\r\n")];
     for (command, grant) in grants {
         for (pause, counts) in [(1_500, true), (2_500, false)] {
