@@ -174,3 +174,26 @@ pub(super) fn a_release_is_repeated_where_a_script_may_run_unheard_behind_it() {
     rig.advance(200 * MS);
     assert_eq!(rig.waiting(2), ["DELIFEQ"], "once more");
 }
+
+/// The lock was taken over. Its extension gives the token to a node that lacks it, and the connection
+/// ends before the node answers. No message will tell that the SET ran.
+#[test]
+fn a_release_is_repeated_where_a_set_of_an_extension_may_run_behind_it() {
+    let (mut rig, lease, _) = handed_over();
+    rig.lose(2);
+    rig.connect(2);
+    subscribed_again(&mut rig, 2);
+    rig.engine.extend(lease, TTL, rig.now).unwrap();
+    assert_eq!(rig.waiting(2), ["SET"]);
+    rig.answer(2, "_\r\n");
+    rig.collect();
+    assert_eq!(rig.inbox[2][0][3], "NX", "it gets the token again");
+    rig.lose(2);
+    rig.connect(2);
+    subscribed_again(&mut rig, 2);
+    rig.engine.release(lease, rig.now);
+    assert_eq!(rig.waiting(2), ["DELIFEQ"]);
+    rig.answer(2, ":0\r\n");
+    rig.advance(200 * MS);
+    assert_eq!(rig.waiting(2), ["DELIFEQ"], "once more");
+}
