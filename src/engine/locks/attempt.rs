@@ -485,6 +485,10 @@ impl Locks {
             return self.go_on_or_decide(slot_index, now);
         }
         if slot.state() == TokenState::Held {
+            if slot.extensions > 0 {
+                // As a lost extension: a client that adopts the lease could not know of it.
+                slot.tainted.insert(id);
+            }
             self.late_vote(id, slot_index, vote, now);
         }
         None

@@ -154,8 +154,8 @@ pub(in crate::engine) struct Slot {
     /// The nodes whose SET has no answer. A lost connection does not remove its node: the SET may
     /// still run.
     pub(in crate::engine) unanswered: NodeMask,
-    /// The nodes that may still run a late command for the token: an extension whose connection was
-    /// lost, or the delete of an ended offer.
+    /// The nodes that may still run a late command for the token: an extension or its SET whose
+    /// connection was lost, or the delete of an ended offer.
     pub(in crate::engine) tainted: NodeMask,
     /// When the lease began, to limit how long it is held in all.
     pub(in crate::engine) began: Instant,

@@ -469,6 +469,17 @@ fn a_lease_is_given_away_once_each_node_has_answered_the_set_that_gives_it_the_t
     fleet.rig.engine.detach(lease).unwrap();
 }
 
+/// The SET may still run, behind the release of the client that adopts the lease.
+#[test]
+fn a_lease_is_not_given_away_where_a_second_set_may_run_over_a_lost_connection() {
+    let (mut fleet, lease) = Fleet::healing();
+    fleet.rig.answer_all(0..2, "+OK\r\n");
+    while fleet.rig.engine.poll_event(fleet.rig.now).is_some() {}
+    fleet.lose(2);
+    fleet.connect(2);
+    assert!(fleet.rig.engine.detach(lease).is_err());
+}
+
 /// The SET of the attempt may still run, over a connection that has ended: behind the release, too.
 #[test]
 fn a_node_whose_first_set_has_no_answer_gets_a_second_and_the_release_reckons_with_both() {
