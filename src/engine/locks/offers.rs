@@ -211,7 +211,10 @@ impl Locks {
     fn another_vote(&mut self, id: NodeId, slot_index: SlotIndex, is_vote: bool, now: Now) {
         let slot = self.slots.at_mut(slot_index);
         slot.holds.insert(id);
-        slot.unanswered.remove(id);
+        // The message says nothing of a SET of an extension.
+        if slot.extensions == 0 {
+            slot.unanswered.remove(id);
+        }
         if rules::is_late_vote(is_vote) && !slot.granted.contains(id) {
             slot.granted.insert(id);
             let op = slot.op.filter(|_| slot.state() != TokenState::Held);
@@ -416,8 +419,9 @@ impl Locks {
         now: Now,
     ) -> Taken {
         let slot = self.slots.at_mut(slot_index);
-        // An unanswered release runs behind the script, which has run.
-        if rules::runs_behind(slot.holds.contains(id)) {
+        // An unanswered release runs behind the script, which has run. It may run in front of a SET of
+        // an extension.
+        if rules::runs_behind(slot.holds.contains(id)) && slot.extensions == 0 {
             slot.unanswered.remove(id);
         }
         self.delete_transferred(id, slot_index, now);

@@ -197,3 +197,27 @@ fn a_release_is_repeated_where_a_set_of_an_extension_may_run_behind_it() {
     rig.advance(200 * MS);
     assert_eq!(rig.waiting(2), ["DELIFEQ"], "once more");
 }
+
+/// A node tells late that it has run the script. The SET of an extension may run there later still.
+#[test]
+fn a_late_word_does_not_settle_a_set_of_an_extension() {
+    for is_released in [false, true] {
+        let (mut rig, lease, late) = handed_over();
+        rig.lose(2);
+        rig.connect(2);
+        subscribed_again(&mut rig, 2);
+        rig.engine.extend(lease, TTL, rig.now).unwrap();
+        rig.answer(2, "_\r\n");
+        rig.lose(2);
+        rig.connect(2);
+        subscribed_again(&mut rig, 2);
+        if is_released {
+            rig.engine.release(lease, rig.now);
+        }
+        rig.receive(2, &late);
+        rig.engine.release(lease, rig.now);
+        rig.answer(2, ":1\r\n");
+        rig.advance(200 * MS);
+        assert_eq!(rig.waiting(2), ["DELIFEQ"], "once more, released before: {is_released}");
+    }
+}
