@@ -155,7 +155,7 @@ pub unsafe extern "C" fn redbolt_driver_fd(driver: *mut redbolt_driver) -> c_int
 pub unsafe extern "C" fn redbolt_driver_timeout_ns(driver: *mut redbolt_driver) -> i64 {
     or_else(-1, || {
         // SAFETY: by the rules for pointers.
-        let timeout = unsafe { enter(driver) }.ok()?.driver.timeout()?;
+        let timeout = unsafe { enter(driver) }.ok()?.timeout()?;
         Some(i64::try_from(nanos(timeout)).unwrap_or(i64::MAX))
     })
 }
@@ -415,6 +415,20 @@ pub unsafe extern "C" fn redbolt_driver_shutdown(
 mod tests {
     use super::*;
     use redbolt::Config;
+
+    #[test]
+    fn a_loop_does_not_sleep_while_a_completion_of_a_shutdown_waits() {
+        let config = Config::new(["redis://127.0.0.1:1"]).expect("an address");
+        let mut driving = Driving::new(Driver::standalone(config).expect("a driver"));
+        let call = |driver: &mut Driver| Ok(driver.lock("k", Duration::from_secs(10))?);
+        assert!(driving.lock(User(std::ptr::null_mut()), call).is_ok());
+        driving.shutdown(Duration::ZERO);
+        let driver = redbolt_driver { driving: Mutex::new(driving), fork: forkguard::new() };
+        // SAFETY: the driver lives for the call.
+        let timeout = || unsafe { redbolt_driver_timeout_ns((&raw const driver).cast_mut()) };
+        assert_eq!(timeout(), 0);
+        assert!(driver.driving.lock().is_ok_and(|mut driving| driving.completion().is_some()));
+    }
 
     #[test]
     fn a_second_thread_is_refused_and_a_driver_that_broke_stays_broken() {

@@ -68,6 +68,12 @@ impl Driving {
         self.driver.shutdown(limit)
     }
 
+    /// How long the caller's loop may sleep; not at all while a completion waits that the driver does
+    /// not know.
+    pub(crate) fn timeout(&self) -> Option<Duration> {
+        if self.closed.is_empty() { self.driver.timeout() } else { Some(Duration::ZERO) }
+    }
+
     fn enter(
         &mut self,
         id: OpId,
