@@ -12,6 +12,7 @@
 //! - `run` kills the group only while its leader is not reaped, so its number belongs to no other
 //!   group.
 //! - No command runs that the watchdog does not know.
+//! - No command begins once its time is over.
 
 use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
@@ -20,7 +21,7 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Command, ExitStatus};
 
-use redbolt::Instant;
+use redbolt::{Instant, now};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{
     Pid, Signal as KernelSignal, WaitId, WaitIdOptions, getpgrp, getpid, getppid, kill_process,
@@ -110,7 +111,10 @@ impl Group {
             .spawn()?;
         let pid = own_binary::pid(&child)?;
         watchdog.tell(pid, kill_at);
-        kill_process(pid, KernelSignal::CONT)?;
+        // `run` may have stood still since the grant. Then the command waits until it is killed.
+        if now() < kill_at {
+            kill_process(pid, KernelSignal::CONT)?;
+        }
         Ok(Self { child, pid, watchdog, descendants, has_terminal: is_foreground })
     }
 

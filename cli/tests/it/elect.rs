@@ -2,9 +2,9 @@
 
 use redbolt_embedded::Nodes;
 
-use super::cli::{Running, on, redbolt};
+use super::cli::{Running, on, redbolt, without_settings};
 use super::holders::{at, servers, urls};
-use redbolt_rig::{PATIENCE, RealServer, eventually};
+use redbolt_rig::{PATIENCE, RealServer, eventually, skip};
 
 /// A command that prints its process number and the token of its term, and then stays.
 const STAY: [&str; 4] = ["--", "sh", "-c", "echo $$ $REDBOLT_TOKEN; exec sleep 600"];
@@ -105,6 +105,33 @@ fn a_candidate_that_was_stopped_has_no_command_any_more_and_campaigns_again() {
     assert_ne!(other, pid);
     first.signal("TERM");
     assert_eq!(first.end().code, Some(128 + 15));
+}
+
+/// Nobody reads what the candidate says, so it stands still between its term and its command. Signals
+/// and timers take their time, as on a busy machine.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_command_does_not_begin_once_its_term_is_over() {
+    if std::process::Command::new("strace").arg("-V").output().is_err() {
+        return skip("strace is not installed", "install it");
+    }
+    let (nodes, dir) = (five(), tempfile::tempdir().expect("a directory"));
+    let file = dir.path().join("ran");
+    // So many bytes fill a pipe.
+    let script = "head -c 65536 /dev/zero >&2; exec strace -D -f -qq --seccomp-bpf -o /dev/null \
+                  -e trace=kill,timerfd_settime -e inject=timerfd_settime:delay_enter=50000 \
+                  -e inject=kill:delay_enter=50000:when=2+ \"$0\" elect jobs --ttl 1s --node-timeout 2s -- touch \"$1\"";
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", script, env!("CARGO_BIN_EXE_redbolt")]).arg(&file);
+    without_settings(&mut command);
+    command.env("REDBOLT_NODES", nodes.urls().join(","));
+    let mut first = Running::of(command);
+    let verdict = || on(&nodes, &["status", "jobs", "--json"]).expect(0).text("verdict");
+    assert!(eventually(PATIENCE, || verdict() == "held"));
+    on(&nodes, &["lock", "jobs", "--ttl", "20s", "--wait", "20s"]).expect(0);
+    first.err_line("leads jobs");
+    first.err_line("jobs");
+    assert!(!file.exists(), "it began while another held the lock");
 }
 
 /// Whether the process runs. A process that has ended stays in the list until its parent goes on.
