@@ -8,11 +8,12 @@ use crate::exit::{Failure, LOST, NO_QUORUM};
 use crate::output::{say, shown};
 use crate::session::node_timeout;
 use crate::token::Named;
-use crate::{inspect, look, token};
+use crate::{inspect, look, settings, token};
 
 pub(crate) fn run(global: &Global, args: &UnlockArgs) -> Result<(), Failure> {
     let locks = token::locks(&args.keys, &args.token)?;
-    let (client, _) = look::client(global)?;
+    // A node that connects late gets the deletes, too.
+    let client = look::opened(settings::config(global)?)?;
     let calls = locks.iter().map(|(key, token)| client.unlock_token(key, token));
     let results = locks.iter().zip(wait_all(calls));
     let reports = results.map(|(lock, result)| report(&client, lock, result, global.json));

@@ -133,6 +133,21 @@ fn a_wrong_number_of_tokens_or_keys_is_a_usage_error_that_shows_no_token() {
     assert!(forced.err.contains("--force takes one KEY"), "{forced:?}");
 }
 
+/// The node stands still for a while, so it greets the command long after the others.
+#[test]
+fn unlock_deletes_the_keys_of_a_node_that_connects_late() {
+    let Some(servers) = servers() else { return };
+    let token = take_both(&servers);
+    let late = servers.last().expect("there are three");
+    late.freeze();
+    let unlock = ["unlock", "a", "b", "--token", &token, "--node-timeout", "50ms"];
+    let unlock = Running::start(&urls(&servers), &[&NO_GUARD[..], &unlock].concat());
+    std::thread::sleep(std::time::Duration::from_millis(400));
+    late.thaw();
+    unlock.end().expect(0);
+    assert_eq!(late.command(&["EXISTS", "a", "b"]), b":0\r\n");
+}
+
 #[test]
 fn a_command_under_several_locks_finds_their_token() {
     let Some(servers) = servers() else { return };
