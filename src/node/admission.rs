@@ -39,11 +39,16 @@ const OLD_MASTER_GRANTS: Duration = Duration::from_secs(LAG_MAX_S + 3);
 const LAG_MAX_S: u64 = 10;
 
 impl AdmissionRules {
+    /// Whether another server may be the master in the place of a node that shows these facts, and the
+    /// client minds.
+    pub(super) fn minds_failover(&self, facts: &Facts) -> bool {
+        self.failover_guard == FailoverGuard::On && facts.fails_over()
+    }
+
     /// How long a node that shows these facts does not vote after it lost its memory. A promoted
     /// node that has restarted does not show that it was promoted.
     fn wait(&self, facts: &Facts) -> Duration {
-        let fails_over = self.failover_guard == FailoverGuard::On && facts.fails_over();
-        if rules::may_old_master_grant(fails_over) {
+        if rules::may_old_master_grant(self.minds_failover(facts)) {
             self.guard_time.saturating_add(OLD_MASTER_GRANTS)
         } else {
             self.guard_time
@@ -52,7 +57,7 @@ impl AdmissionRules {
 
     /// Whether a failover of the node could leave a master that goes on granting.
     fn is_unguarded(&self, facts: &Facts) -> bool {
-        if self.failover_guard == FailoverGuard::Off || !facts.fails_over() {
+        if !self.minds_failover(facts) {
             return false;
         }
         let replicas = facts.replicas.unwrap_or(u64::MAX);

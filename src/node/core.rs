@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 
-use super::admission::History;
+use super::admission::{AdmissionRules, History};
 use super::channel::Channel;
 use super::debt::Debts;
 use super::greeting::{Facts, Login};
@@ -16,6 +16,7 @@ use crate::command::Dialect;
 #[cfg(feature = "metrics")]
 use crate::count::NodeCounts;
 use crate::error::Cause;
+use crate::guards::FailoverGuard;
 use crate::resp::{Decoder, Limits};
 use crate::rules;
 use crate::slab::SlotIndex;
@@ -296,9 +297,11 @@ impl Node {
         self.is_changed = true;
     }
 
-    /// Whether another server may be the master in this node's place. A node says so in its greeting.
-    pub(crate) fn may_fail_over(&self) -> bool {
-        matches!(self.state, State::Greeting { .. }) || self.facts().fails_over()
+    /// Whether another server may be the master in this node's place, and the client minds. A node says
+    /// so in its greeting.
+    pub(crate) fn may_fail_over(&self, rules: &AdmissionRules) -> bool {
+        let is_open = matches!(self.state, State::Greeting { .. });
+        is_open && rules.failover_guard == FailoverGuard::On || rules.minds_failover(self.facts())
     }
 
     /// Whether the client has greeted the node on this connection, and the node may vote now or

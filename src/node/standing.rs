@@ -11,7 +11,7 @@ use super::state::{Now, State};
 use super::trouble::DELAY_MAX;
 use crate::command::{Dialect, ReleaseStep};
 use crate::error::Cause;
-use crate::guards::{FailoverGuard, RestartGuard};
+use crate::guards::RestartGuard;
 use crate::resp::encode::append_command;
 use crate::rules;
 use crate::time::Instant;
@@ -101,7 +101,7 @@ impl Node {
         self.enter(state);
         if self.is_admitted() {
             self.end_trouble_of_greeting();
-            if rules.failover_guard == FailoverGuard::On && self.reading.facts.fails_over() {
+            if rules.minds_failover(&self.reading.facts) {
                 self.look_at = Some(self.reading.seen_at + BETWEEN_LOOKS);
             }
         }
@@ -141,7 +141,7 @@ impl Node {
         if let Some(replid) = facts.replid.as_deref().filter(|_| is_guarded && facts.was_replica) {
             greeting::append_mark(&mut self.output, replid, &mut parts);
         }
-        if is_first && rules.failover_guard == FailoverGuard::On && facts.fails_over() {
+        if is_first && rules.minds_failover(facts) {
             greeting::append_floor(&mut self.output, &mut parts);
         }
         if let Some(step) = self.dialect.release.filter(|_| is_refused) {

@@ -82,6 +82,7 @@ impl World {
             Err(_) => NodeMask::EMPTY,
         };
         self.check_memory((client, task), granted, result.as_ref().ok().copied());
+        let is_set = !self.clients[client].tasks[task].more.is_empty();
         let path = match result {
             Ok(lease) => {
                 self.counts.leases += 1;
@@ -102,7 +103,7 @@ impl World {
                 }
                 self.note_slot(client, task, lease);
                 self.counts.path(Path::Locked);
-                if !self.clients[client].tasks[task].more.is_empty() {
+                if is_set {
                     self.counts.path(Path::SetLocked);
                 }
                 self.look_at_fence(client, task, lease);
@@ -122,7 +123,7 @@ impl World {
             }
             Err(LockError::Expired(_)) => Path::Expired,
             Err(LockError::Cancelled | LockError::Closed) => Path::Cancelled,
-            Err(LockError::Full) if self.plan.lingers > 0 || self.plan.sets > 0 => Path::Full,
+            Err(LockError::Full) if self.plan.lingers > 0 || is_set => Path::Full,
             Err(other) => return self.oracle.fail(Kind::OddError, || format!("lock: {other}")),
         };
         self.counts.path(path);

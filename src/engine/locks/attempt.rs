@@ -485,7 +485,7 @@ impl Locks {
             return self.go_on_or_decide(slot_index, now);
         }
         if slot.state() == TokenState::Held {
-            if slot.extensions > 0 {
+            if slot.is_extended() {
                 // As a lost extension: a client that adopts the lease could not know of it.
                 slot.tainted.insert(id);
             }

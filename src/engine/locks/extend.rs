@@ -25,7 +25,6 @@ use crate::command::{Answer, ExtendStep, append_extend};
 use crate::engine::event::{Event, LostCause};
 use crate::engine::happenings::Happening;
 use crate::error::{Cause, ExtendError, Vote};
-use crate::guards::FailoverGuard;
 use crate::node::{Now, Phase, Request};
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
 use crate::round::{Decision, Round, Tally};
@@ -366,8 +365,7 @@ impl Locks {
     /// may have lost another client's lock, unless it granted this one.
     fn is_extension_believed(&self, id: NodeId, has_granted: bool, now: Now) -> bool {
         let node = self.nodes.at(id);
-        let is_guarded = self.settings.admission.failover_guard == FailoverGuard::On;
-        let may_fail_over = is_guarded && node.may_fail_over();
+        let may_fail_over = node.may_fail_over(&self.settings.admission);
         node.is_admitted() && node.is_watched(now)
             || has_granted && rules::extends_without_vote(may_fail_over)
     }

@@ -431,7 +431,7 @@ impl Locks {
             unsettled = unsettled.union(self.ops.at(op).round.awaited);
         }
         // A SET of an extension gives the token again. The adopter could not know of it.
-        let is_extended = slot.extensions > 0;
+        let is_extended = slot.is_extended();
         for (id, node) in self.nodes.every().into_iter().zip(self.nodes.iter()) {
             let is_changing = |request| {
                 matches!(request, Request::Release { slot, .. }

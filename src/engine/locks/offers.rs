@@ -212,7 +212,7 @@ impl Locks {
         let slot = self.slots.at_mut(slot_index);
         slot.holds.insert(id);
         // The message says nothing of a SET of an extension.
-        if slot.extensions == 0 {
+        if !slot.is_extended() {
             slot.unanswered.remove(id);
         }
         if rules::is_late_vote(is_vote) && !slot.granted.contains(id) {
@@ -421,7 +421,7 @@ impl Locks {
         let slot = self.slots.at_mut(slot_index);
         // An unanswered release runs behind the script, which has run. It may run in front of a SET of
         // an extension.
-        if rules::runs_behind(slot.holds.contains(id)) && slot.extensions == 0 {
+        if rules::runs_behind(slot.holds.contains(id)) && !slot.is_extended() {
             slot.unanswered.remove(id);
         }
         self.delete_transferred(id, slot_index, now);

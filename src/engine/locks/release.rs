@@ -392,7 +392,7 @@ impl Locks {
         // A SET went over a connection that died, or a holder's script is on its way: either may
         // run after this release. The node would tell of a script, and the client then deletes its
         // key. Of a SET, which only an extension sends for an offer, it would tell nothing.
-        let is_of_script = slot.has(Mark::OFFERED) && slot.extensions == 0;
+        let is_of_script = slot.has(Mark::OFFERED) && !slot.is_extended();
         let is_told = is_of_script && self.nodes.at(id).takes_transfers();
         if rules::may_run_behind(slot.unanswered.contains(id), is_told) {
             self.owe_again(id, slot_index, now);

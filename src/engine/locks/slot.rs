@@ -311,6 +311,13 @@ impl Slot {
         self.state = next.unwrap_or(self.state);
     }
 
+    /// Whether an extension has begun. Its SETs give the token to nodes again. One of them may run late,
+    /// and no message tells of it.
+    #[inline]
+    pub(in crate::engine) const fn is_extended(&self) -> bool {
+        self.extensions > 0
+    }
+
     #[inline]
     pub(in crate::engine) const fn has(&self, mark: Mark) -> bool {
         self.marks & mark.0 != 0
