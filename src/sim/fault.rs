@@ -24,8 +24,9 @@ const ATTEMPTS_LEAST: u64 = 60;
 /// How many leases clients are to win before all is healed, if they can.
 const LEASES_LEAST: u64 = 16;
 
-/// After this many rounds all is healed, whatever the clients have reached.
+/// After this many rounds or attempts all is healed, whatever the clients have reached.
 const FAULT_ROUNDS_MAX: u64 = 80;
+const ATTEMPTS_MAX: u64 = 1500;
 
 impl World {
     /// One more fault, or the end of all faults.
@@ -41,7 +42,8 @@ impl World {
                 && faults >= self.plan.faults_least
         };
         self.fault_rounds += 1;
-        if has_enough || self.fault_rounds > FAULT_ROUNDS_MAX {
+        let is_long = self.fault_rounds > FAULT_ROUNDS_MAX || self.counts.attempts > ATTEMPTS_MAX;
+        if has_enough || is_long {
             return self.heal();
         }
         let drawn = self.random.index(self.plan.faults.len().max(1));

@@ -65,8 +65,7 @@ impl World {
             this.tasks[0].next_at = at;
             self.wake(client, at);
         }
-        let bound = self.progress_time();
-        self.after(bound, Event::Deadline);
+        self.after(self.left_behind() + self.turns(), Event::Deadline);
     }
 
     /// Looks at every client while debts are still being paid.
@@ -141,21 +140,32 @@ impl World {
         }
     }
 
-    /// How long the locks of dead clients, and nodes without memory, may keep the others waiting,
-    /// and then all turns.
-    fn progress_time(&self) -> Global {
+    /// How long the locks of dead clients, and nodes without memory, may keep the others waiting.
+    fn left_behind(&self) -> Global {
+        2 * self.plan.guard() + self.back() + 12 * SECOND
+    }
+
+    /// How long all turns may take.
+    fn turns(&self) -> Global {
         let turns = (self.plan.clients * self.plan.keys) as u64;
         // A client that has no room to owe the deletes of its keys leaves them for their TTL.
         let has_room = self.plan.rare.room.debts >= self.plan.keys;
         let left = if has_room { 0 } else { self.plan.max_ttl_ms * MS };
-        let turn = self.plan.hold / 10 + 20 * self.plan.node_timeout + 100 * MS + left;
-        2 * self.plan.guard() + self.back() + 12 * SECOND + turns * turn
+        turns * (self.plan.hold / 10 + 20 * self.plan.node_timeout + 100 * MS + left)
     }
 
     /// How far the clocks of nodes were set back, at most.
     fn back(&self) -> Global {
         let most = self.nodes.iter().map(|node| node.back_ms).max().unwrap_or(0);
         most.unsigned_abs() * MS
+    }
+
+    /// A client has had a key. Once each has had every key, the world need not last for all turns.
+    pub(super) fn goal_reached(&mut self, client: usize) {
+        let reached = self.clients[client].goals.pop();
+        if reached.is_some() && self.clients.iter().all(|client| client.goals.is_empty()) {
+            self.after(self.left_behind(), Event::Deadline);
+        }
     }
 
     /// Every client has had every key by now.

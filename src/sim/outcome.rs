@@ -243,7 +243,7 @@ impl World {
             self.call_served(client, task);
         }
         if self.phase == Phase::Progress {
-            self.clients[client].goals.pop();
+            self.goal_reached(client);
         }
         self.hold_on(client, task);
     }
