@@ -117,6 +117,19 @@ fn on_servers(source: &str, flags: &[&str]) -> Option<Vec<String>> {
 }
 
 #[test]
+fn the_header_is_made_from_the_sources() {
+    let config = cbindgen::Config::from_file(crate_dir().join("cbindgen.toml")).expect("settings");
+    let made = cbindgen::generate_with_config(crate_dir(), config).expect("a header");
+    let (mut text, header) = (Vec::new(), crate_dir().join("include/redbolt.h"));
+    made.write(&mut text);
+    if std::env::var_os("REDBOLT_UPDATE").is_some() {
+        fs::write(&header, &text).expect("the header can be written");
+    }
+    let is_same = fs::read(&header).is_ok_and(|before| before == text);
+    assert!(is_same, "where that is meant: REDBOLT_UPDATE=1 tests/run c");
+}
+
+#[test]
 fn a_thread_takes_extends_and_unlocks_a_lock() {
     for told in on_servers("examples/blocking.c", &[C11]).into_iter().flatten() {
         assert!(told.contains("the invoice is written here"), "{told}");

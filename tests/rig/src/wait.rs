@@ -27,7 +27,12 @@ pub fn now() -> Duration {
 }
 
 /// Whether `condition` becomes true within `limit`.
-pub fn eventually(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
+pub fn eventually(limit: Duration, condition: impl FnMut() -> bool) -> bool {
+    eventually_at(ms(5), limit, condition)
+}
+
+/// As [`eventually`], with so much time between two looks, where each look costs a client of its own.
+pub fn eventually_at(pace: Duration, limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let end = now() + limit;
     loop {
         if condition() {
@@ -36,7 +41,7 @@ pub fn eventually(limit: Duration, mut condition: impl FnMut() -> bool) -> bool 
         if now() >= end {
             return false;
         }
-        thread::sleep(ms(5));
+        thread::sleep(pace);
     }
 }
 
