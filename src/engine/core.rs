@@ -33,7 +33,7 @@ pub struct Engine {
 pub(super) struct Exchange {
     /// The lists to come, and how many transfers there may be in a row then.
     pub(super) wanted: Option<(Electorate, u8)>,
-    /// The next change may come from this time on; `None`: at any time.
+    /// When the last change is settled, unless it is. The next one comes behind that.
     pub(super) settled_at: Option<Instant>,
     /// The names or the lists of nodes have changed since they were last taken.
     pub(super) is_changed: bool,

@@ -368,9 +368,6 @@ impl Engine {
         if self.locks.nodes.needs_care(now) {
             self.look_after_nodes(now);
         }
-        if self.is_exchanging() {
-            self.exchange_if_ready(now);
-        }
         while let Some((index, judged_at)) = self.locks.ops.first_judged() {
             if rules::has_time_left(judged_at, now.attended) {
                 break;
@@ -379,6 +376,9 @@ impl Engine {
         }
         if self.locks.timers.next() <= now.real {
             self.handle_timers(now);
+        }
+        if self.is_exchanging() {
+            self.exchange_if_ready(now);
         }
         self.check_if_small();
     }

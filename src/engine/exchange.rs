@@ -89,7 +89,7 @@ impl Engine {
     #[cold]
     pub(super) fn exchange_if_ready(&mut self, now: Now) {
         let Some((electorate, in_row)) = self.exchange.wanted else { return };
-        let is_early = self.exchange.settled_at.is_some_and(|at| at > now.real);
+        let is_early = self.exchange.settled_at.is_some();
         if rules::is_too_early(is_early) || !electorate.has_quorum(self.locks.nodes.able()) {
             return;
         }
@@ -127,6 +127,7 @@ impl Engine {
             self.locks.give_up_node(id);
         }
         self.locks.settle_lists();
+        self.exchange.settled_at = None;
         self.exchange.is_changed = true;
         self.waiting.change_lists(self.locks.settings.electorate);
         for id in self.locks.nodes.every() {

@@ -1,5 +1,7 @@
 //! The lists of nodes change while a client runs.
 
+use std::collections::BTreeMap;
+
 use super::sets::{Stores, serve, stores};
 use super::*;
 use crate::error::ConfigError;
@@ -187,6 +189,25 @@ fn a_lease_that_is_kept_is_extended_at_once() {
         client.run(TTL / 2);
         assert!(!client.rig.engine.is_lost(lease));
     }
+}
+
+/// The client is told to go back before its way there is settled.
+#[test]
+fn a_lease_that_is_kept_outlives_lists_that_go_there_and_back() {
+    let mut client = Changing::new();
+    client.rig.acquire_with("a", LockOptions::new(TTL).keep_alive());
+    serve(&mut client.rig, &mut client.stores);
+    let lease = client.rig.locked();
+    client.become_joint();
+    client.run(WAIT);
+    client.set(Config::new(NEW).unwrap());
+    client.set(Config::new(NEW).unwrap().next_nodes(OLD).unwrap());
+    client.run(TTL);
+    // The keys that the client extends no longer have ended.
+    client.stores.iter_mut().take(2).for_each(BTreeMap::clear);
+    client.run(WAIT);
+    assert!(!client.rig.engine.is_exchanging());
+    assert!(!client.rig.engine.is_lost(lease) && client.stores[0].contains_key("a"));
 }
 
 #[test]
