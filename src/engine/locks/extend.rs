@@ -362,12 +362,14 @@ impl Locks {
     }
 
     /// Whether a node that has extended the key counts. As after a SET, a node that is not admitted
-    /// may have lost another client's lock, unless it granted this one.
+    /// may have lost another client's lock, unless it granted this one. At a second address of a server
+    /// the server would count twice.
     fn is_extension_believed(&self, id: NodeId, has_granted: bool, now: Now) -> bool {
         let node = self.nodes.at(id);
         let may_fail_over = node.may_fail_over(&self.settings.admission);
+        let is_alone = node.state().refused_for() != Cause::Duplicate;
         node.is_admitted() && node.is_watched(now)
-            || has_granted && rules::extends_without_vote(may_fail_over)
+            || has_granted && is_alone && rules::extends_without_vote(may_fail_over)
     }
 
     /// The connection ended before the extension was answered.

@@ -123,6 +123,21 @@ fn of_two_addresses_of_one_server_one_votes_whichever_it_is() {
     assert_eq!(votes(&rig), [false, true], "the other is connected, but refused for its sake");
 }
 
+/// The address of node 0 has come to lead to node 1.
+#[test]
+fn of_two_addresses_of_one_server_one_extends() {
+    let mut rig = Rig::new(3);
+    let lease = rig.lease("a");
+    rig.lose(0);
+    rig.greet(0, HELLO, "run_id:1\r\nconnected_slaves:0\r\nuptime_in_seconds:9999\r\n");
+    rig.engine.extend(lease, TTL, rig.now).unwrap();
+    rig.answer_all(0..2, "+OK\r\n");
+    assert!(rig.engine.poll_event(rig.now).is_none(), "one server has answered");
+    rig.answer(2, "+OK\r\n");
+    let event = rig.engine.poll_event(rig.now);
+    assert!(matches!(event, Some(Event::Extend { result: Ok(()), .. })), "{event:?}");
+}
+
 /// A replica whose writes are allowed shows its role only to reads.
 #[test]
 fn a_node_that_answers_a_question_as_no_master_does_is_not_believed() {
