@@ -172,7 +172,10 @@ impl Locks {
         slot_index: SlotIndex,
         now: Now,
     ) {
-        if !self.send_extension(id, slot_index, &mut None, now) {
+        // Its address may have led back to a process that may still run a shorter extension.
+        let doubted = self.slots.at(slot_index).doubted();
+        let is_sure = !rules::nodes_to_extend(NodeMask::of(id), doubted).is_empty();
+        if !is_sure || !self.send_extension(id, slot_index, &mut None, now) {
             self.extension_not_sent(id, index, slot_index);
         }
         self.decide_extension(slot_index, now);

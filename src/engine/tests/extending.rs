@@ -123,6 +123,25 @@ fn a_node_that_lost_an_unanswered_extension_counts_in_no_longer_one() {
     assert_eq!(rig.waiting(2), ["DELIFEQ"]);
 }
 
+/// Its address has led to a new process, and leads back to the first, which may still run it.
+#[test]
+fn a_longer_extension_that_waited_for_a_node_is_not_sent_where_a_shorter_one_may_run() {
+    let mut rig = Rig::new(3);
+    let lease = rig.lease("a");
+    rig.engine.extend(lease, TTL / 2, rig.now).unwrap();
+    rig.answer_all(0..2, "+OK\r\n");
+    assert!(extended(&mut rig).unwrap().is_ok());
+    rig.lose(2);
+    rig.advance(3_000 * MS);
+    rig.greet(2, HELLO, "run_id:new\r\nconnected_slaves:0\r\nuptime_in_seconds:0\r\n");
+    (1..3).for_each(|index| rig.lose(index));
+    rig.until_wanted(2);
+    rig.engine.extend(lease, TTL, rig.now).unwrap();
+    assert_eq!(rig.waiting(0), ["SET"]);
+    rig.connect(2);
+    assert!(rig.waiting(2).is_empty());
+}
+
 #[test]
 fn a_late_answer_to_an_earlier_extension_does_not_count_for_the_next() {
     let mut rig = Rig::new(3);
