@@ -191,6 +191,9 @@ impl Engine {
             let process = self.locks.nodes.at(id).process(before.as_deref(), last_answer);
             self.locks.node_is_back(id, silence, process);
         }
+        for other in self.locks.nodes.elsewhere(id) {
+            self.locks.share_doubt(other, id);
+        }
         let is_back = !was_heard && self.locks.nodes.at(id).takes_transfers();
         if rules::is_deleted_when_back(is_back) {
             // Until now the node may have counted a lost connection as a listener, for offers that

@@ -138,6 +138,11 @@ impl History {
         self.identity.as_ref().is_some_and(|identity| self.former.contains(identity))
     }
 
+    /// Whether the client has met this process here.
+    pub(crate) fn has_met(&self, identity: &str) -> bool {
+        self.identity() == Some(identity) || self.former.iter().any(|former| former == identity)
+    }
+
     /// Notes which process is there now.
     fn meet(&mut self, identity: Option<String>) {
         if identity != self.identity

@@ -204,6 +204,11 @@ impl Node {
         self.history.identity()
     }
 
+    /// Whether the client has met this process at the node's address.
+    pub(crate) fn has_met(&self, identity: &str) -> bool {
+        self.history.has_met(identity)
+    }
+
     /// Whether the node's grants count.
     #[inline]
     pub(crate) const fn is_admitted(&self) -> bool {

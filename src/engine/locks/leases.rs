@@ -16,6 +16,7 @@
 //! - An adoption that fails may leave an extension on a connection that ends. The client remembers the
 //!   node: it does not count in a longer adoption of the same lock, unless it surely restarted since.
 //! - A node whose address has led back to an older process counts in no adoption until it restarts.
+//! - What a process may still run for one node, it may run for each node whose address leads to it.
 //! - No vote, no deadline and no call depends on the claim of an
 //!   [`announced`](crate::LockOptions::announced) lease: the client ignores the answers to its
 //!   commands.
@@ -309,10 +310,7 @@ impl Locks {
         } else if may_be_first {
             self.led_back.insert(id);
         }
-        let held = |place: &SlotIndex| self.slots.at(*place).state() == TokenState::Held;
-        let leases: Vec<SlotIndex> =
-            self.slots.iter().map(|(index, _)| index).filter(held).collect();
-        for index in leases {
+        for index in self.leases_held() {
             let slot = self.slots.at_mut(index);
             if is_reborn {
                 slot.tainted.remove(id);
@@ -331,6 +329,37 @@ impl Locks {
                 self.note_change(index);
             }
         }
+    }
+
+    /// The process of the node `to` has answered at the address of the node `from`, too. It may still
+    /// run what the client sent to it there.
+    #[cold]
+    pub(in crate::engine) fn share_doubt(&mut self, from: NodeId, to: NodeId) {
+        let is_gone = self.nodes.at(from).identity() != self.nodes.at(to).identity();
+        // The client has forgotten its commands to a process of before.
+        let is_any = self.led_back.contains(from) || is_gone && self.reborn.contains(from);
+        if is_any {
+            self.led_back.insert(to);
+        }
+        for left in self.unsettled.iter_mut().filter(|left| left.nodes.contains(from)) {
+            left.nodes.insert(to);
+        }
+        for index in self.leases_held() {
+            let slot = self.slots.at_mut(index);
+            if is_any || slot.tainted.contains(from) {
+                slot.tainted.insert(to);
+            }
+            if is_any || slot.unanswered.contains(from) {
+                slot.unanswered.insert(to);
+                slot.holds.insert(to);
+            }
+        }
+    }
+
+    /// The slots of all leases.
+    fn leases_held(&self) -> Vec<SlotIndex> {
+        let held = self.slots.iter().filter(|(_, slot)| slot.state() == TokenState::Held);
+        held.map(|(index, _)| index).collect()
     }
 
     // ---- claims ----

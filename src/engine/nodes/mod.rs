@@ -304,6 +304,13 @@ impl Nodes {
         is_over
     }
 
+    /// The other nodes at whose addresses the client has met the process of this one.
+    pub(super) fn elsewhere(&self, id: NodeId) -> NodeMask {
+        let Some(identity) = self.at(id).identity() else { return NodeMask::EMPTY };
+        let others = self.every().without(NodeMask::of(id)).into_iter();
+        others.filter(|&other| self.at(other).has_met(identity)).collect()
+    }
+
     /// The node answered TIME.
     pub(super) fn time_told(&mut self, id: NodeId, answer: crate::command::Answer, now: Now) {
         let node = self.at_mut(id);

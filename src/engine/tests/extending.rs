@@ -142,6 +142,25 @@ fn a_longer_extension_that_waited_for_a_node_is_not_sent_where_a_shorter_one_may
     assert!(rig.waiting(2).is_empty());
 }
 
+/// The address of node 1 leads to the process that node 2 was.
+#[test]
+fn a_longer_extension_is_not_sent_where_a_shorter_one_to_another_node_may_run() {
+    let mut rig = Rig::new(3);
+    let lease = rig.lease("a");
+    rig.engine.extend(lease, TTL / 2, rig.now).unwrap();
+    rig.answer_all(0..2, "+OK\r\n");
+    assert!(extended(&mut rig).unwrap().is_ok());
+    rig.lose(2);
+    rig.until_wanted(2);
+    rig.engine.handle_lost(node(2), Cause::ConnectionRefused, rig.now);
+    rig.lose(1);
+    rig.greet(1, HELLO, "run_id:2\r\nconnected_slaves:0\r\nuptime_in_seconds:9999\r\n");
+    assert!(rig.engine.voters().contains(node(1)));
+    rig.engine.extend(lease, TTL, rig.now).unwrap();
+    assert_eq!(rig.waiting(0), ["SET"]);
+    assert!(rig.waiting(1).is_empty());
+}
+
 #[test]
 fn a_late_answer_to_an_earlier_extension_does_not_count_for_the_next() {
     let mut rig = Rig::new(3);
