@@ -139,7 +139,7 @@
 //! | a lease that is extended was held all the time | `src/engine/tests/extending.rs` |
 //! | a lease that is kept alive outlives its nodes, and is given to none that was told to delete it | `src/engine/tests/healing.rs`, `outliving.rs`: a day with 500 restarts; five real servers that forget it in turn (`tests/run chaos`) |
 //! | a restarted node, or one that was a replica for a moment, does not vote before its time | `src/node/tests.rs`, `tests/it/greeting.rs`, `tests/it/promoted.rs` |
-//! | two masters of one node, at a failover, give no lock to two holders | `src/node/failing_over.rs`, `tests/it/promoted.rs`; masters that fail over and back unseen in the simulation (`src/sim/fault.rs`); three pairs that fail over (`tests/run chaos`) |
+//! | two masters of one node, at a failover, give no lock to two holders | `src/node/failing_over.rs`, `tests/it/promoted.rs`; masters that fail over and back unseen, or go on, in the simulation (`src/sim/fault.rs`); three pairs that fail over (`tests/run chaos`) |
 //! | every call ends by its own deadline | `tests/it/faulty_nodes.rs`, `tests/it/retry.rs` |
 //! | no bytes make the client panic, hang, or use unbounded memory | `src/resp/tests`, `tests/run fuzz` |
 //! | memory is bounded whatever a node does | `src/engine/tests/waiting.rs`, `releasing.rs` |

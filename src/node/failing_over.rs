@@ -16,7 +16,7 @@ fn master_of(replicas: u64) -> Facts {
 }
 
 #[test]
-pub(crate) fn a_promoted_node_waits_until_the_old_master_has_ceased_and_its_locks_are_over() {
+fn a_promoted_node_waits_until_the_old_master_has_ceased_and_its_locks_are_over() {
     let lasts = |facts: &Facts, rules: &AdmissionRules| {
         History::default().admit(facts, rules, |_| false, at(0))
     };
@@ -64,7 +64,7 @@ fn a_restart_ends_no_quarantine_that_a_failover_began() {
 }
 
 #[test]
-pub(crate) fn a_master_that_would_go_on_granting_after_a_failover_is_refused() {
+fn a_master_that_would_go_on_granting_after_a_failover_is_refused() {
     let floor = |replicas, lag_s| Some(Floor { replicas, lag_s });
     let with = |facts: Facts, floor| Facts { floor, ..facts };
     let without_floor = |facts: Facts| Facts { has_floor: false, ..facts };

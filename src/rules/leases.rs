@@ -169,7 +169,7 @@ rules! { LEASES:
     /// master may grant in its name.
     fn extends_without_vote(may_fail_over: bool) -> bool { !may_fail_over }
     /// The extension of a promoted master counts while the old master may still grant.
-    PromotedExtends => ByTest { true }
+    PromotedExtends => NoGround { true }
 
     /// A node without the key has extended nothing.
     fn answer_to_extension<T>(answer: T, is_key_missing: bool, done: T) -> T { answer }

@@ -42,18 +42,18 @@ rules! { NODES:
     /// to it.
     fn may_old_master_grant(fails_over: bool) -> bool { fails_over }
     /// The old master is taken for dead as soon as the new one is promoted.
-    OldMasterForgotten => ByTest { false }
+    OldMasterForgotten => Amnesia { false }
 
     /// A master that may fail over, and would go on granting then, does not vote.
     fn is_unguarded_refused(is_unguarded: bool) -> bool { is_unguarded }
     /// A master that would go on granting after a failover votes.
-    UnguardedBelieved => ByTest { false }
+    UnguardedBelieved => NoGround { false }
 
     /// A node that ceased to be the master of its greeting has lost its grants, even if it is a
     /// master again.
     fn is_look_alarming(is_another: bool) -> bool { is_another }
     /// A master that failed over and back between two looks is believed.
-    FailoverAndBackUnseen => Amnesia { false }
+    FailoverAndBackUnseen => NoGround { false }
 
     /// A node that may fail over votes and extends only within two looks of an answered one.
     fn is_watched(is_look_recent: bool) -> bool { is_look_recent }

@@ -46,7 +46,8 @@ counted! {
         Evicted,
         /// A server became a replica, and later a master without its keys.
         RoleChange,
-        /// A server failed over to its replica and back, and told no client.
+        /// A server failed over to its replica and back, and told no client. It may have granted beside
+        /// its replica.
         Failover,
         /// A server's memory was full for a while.
         OutOfMemory,
@@ -114,7 +115,8 @@ counted! {
         Roles,
         /// Masters become replicas that take writes, and that load or miss their master.
         Syncing,
-        /// Masters fail over to their replicas and back, and their connections stay.
+        /// Masters fail over to their replicas and back, and go on for a while with the connections
+        /// that they have.
         Failovers,
         /// Requests that closed connections left behind run late.
         Ghosts,

@@ -9,14 +9,18 @@
 //!   spare: `2q - N - 1`.
 //! - A node that was a replica tells each connected client of it, or cuts it off, before it is a
 //!   master again. Where it does neither, it stays a replica for [`FAILOVERS_LEAST`].
+//! - An old master goes on behind a failover for [`GOES_ON_MOST`], with the connections that it has.
+//!   One that could go on for longer is behind a node that has no vote.
 //! - Clients that never met this process of the node do not meet it before every lock that it forgot
 //!   is over.
 
-use super::clock::{Global, MS};
+use super::clock::{Global, MS, SECOND};
 use super::counts::Fault;
 use super::node::SimNode;
 use super::world::{Event, Mend, Phase, World};
 use redbolt_embedded::model::{Condition, Server};
+
+use std::time::Duration;
 
 /// Faults go on until clients have made this many attempts.
 const ATTEMPTS_LEAST: u64 = 60;
@@ -45,6 +49,12 @@ impl World {
         let is_long = self.fault_rounds > FAULT_ROUNDS_MAX || self.counts.attempts > ATTEMPTS_MAX;
         if has_enough || is_long {
             return self.heal();
+        }
+        let (masters, replicas) = self.nodes.split_at_mut(self.plan.servers());
+        for (master, replica) in masters.iter().zip(replicas) {
+            if replica.is_replica && self.random.chance(self.plan.rare.received) {
+                replica.server.copy_keys(&master.server);
+            }
         }
         let drawn = self.random.index(self.plan.faults.len().max(1));
         if let Some(&fault) = self.plan.faults.get(drawn) {
@@ -111,7 +121,8 @@ impl World {
             if forgets { index.checked_rem(self.plan.spare).unwrap_or(index) } else { index };
         let is_loose = index < self.plan.spare;
         let node = &self.nodes[index];
-        if !node.is_up || node.is_frozen || node.is_replica {
+        let may_fail_over = fault != Fault::Failover || self.may_fail_over(index);
+        if !node.is_up || node.is_frozen || node.is_replica || !may_fail_over {
             return;
         }
         let guard = match fault {
@@ -165,9 +176,9 @@ impl World {
                 Mend::Promote
             }
             Fault::Failover => {
-                self.lose_role(index);
-                spell = self.random.between(FAILOVERS_LEAST, 2 * FAILOVERS_LEAST);
-                if self.random.chance(500) {
+                let goes_on = self.fail_over(index);
+                spell = goes_on + self.random.between(FAILOVERS_LEAST, 2 * FAILOVERS_LEAST);
+                if goes_on == 0 && self.random.chance(500) {
                     // What clients ask meanwhile reaches the node when it is a master again.
                     for links in &mut self.links {
                         links[index].stalled_until = self.now + spell + self.plan.latency;
@@ -243,6 +254,87 @@ impl World {
         node.server.set_condition(Condition::Replica(true));
         for &id in &node.conns {
             self.conns[id].is_told = false;
+        }
+    }
+
+    /// Whether a node has a replica, which has been one for long enough.
+    fn may_fail_over(&self, index: usize) -> bool {
+        self.nodes.get(index + self.plan.servers()).is_some_and(|replica| {
+            let since = replica.forgot_at.map_or(0, |at| at + FAILOVERS_LEAST);
+            replica.is_replica && since <= self.now
+        })
+    }
+
+    /// The replica of a node becomes its master, with the keys that it has received. The old master
+    /// keeps its connections, and may go on until it misses its replica. Returns after what time it
+    /// is the replica.
+    fn fail_over(&mut self, index: usize) -> Global {
+        let behind = index + self.plan.servers();
+        self.nodes.swap(index, behind);
+        for place in [index, behind] {
+            for &id in &self.nodes[place].conns {
+                self.conns[id].node = place;
+            }
+        }
+        let unwell_until = std::mem::take(&mut self.nodes[behind].unwell_until);
+        let node = &mut self.nodes[index];
+        let received = node.server.clone();
+        node.server.set_condition(Condition::Promoted(self.random.bytes()));
+        node.server.copy_keys(&received);
+        (node.is_replica, node.unwell_until) = (false, unwell_until);
+        node.forgot_at = Some(self.now);
+        self.log(|_| format!("node {index} has another master"));
+        let old = &mut self.nodes[behind];
+        old.goes_on = true;
+        if self.random.chance(500) {
+            self.retire(behind);
+            return 0;
+        }
+        let (life, clock) = (old.life, old.clock);
+        let is_unguarded = self.plan.rare.unguarded >> index & 1 == 1;
+        let most = if is_unguarded { 3 * self.plan.guard() } else { GOES_ON_MOST };
+        let lasts = self.random.between(0, 2 * most).min(most);
+        for client in 0..self.plan.clients {
+            if self.random.chance(400) {
+                self.reset(client, index);
+            }
+        }
+        let ceases_at = clock.global(clock.local(self.now) + Duration::from_nanos(lasts));
+        let retires_at = ceases_at + self.random.below(self.plan.guard());
+        for (at, what) in [(ceases_at, Mend::Cease), (retires_at, Mend::Retire)] {
+            self.at(at, Event::Mend { node: behind, life, what });
+        }
+        retires_at - self.now
+    }
+
+    fn fail_back(&mut self, index: usize) {
+        if self.phase == Phase::Safety && self.may_fail_over(index) {
+            self.fail_over(index);
+        }
+    }
+
+    /// An old master takes no more writes.
+    fn cease(&mut self, old: usize) {
+        if std::mem::take(&mut self.nodes[old].goes_on) {
+            self.nodes[old].server.set_condition(Condition::NoReplicas(true));
+            self.nodes[old - self.plan.servers()].forgot_at = Some(self.now);
+        }
+    }
+
+    /// An old master becomes the replica of the present one.
+    fn retire(&mut self, old: usize) {
+        if self.nodes[old].is_replica {
+            return;
+        }
+        self.cease(old);
+        self.lose_role(old);
+        self.nodes[old].forgot_at = Some(self.now);
+        self.nodes[old].server.set_condition(Condition::NoReplicas(false));
+        let (masters, replicas) = self.nodes.split_at_mut(self.plan.servers());
+        let place = old - masters.len();
+        replicas[place].server.copy_keys(&masters[place].server);
+        if self.phase == Phase::Settling || self.random.chance(300) {
+            self.cut_off(old);
         }
     }
 
@@ -329,7 +421,9 @@ impl World {
             }
             Mend::Loaded => node.server.set_condition(Condition::Loading(false)),
             Mend::Promote => self.promote(index),
-            Mend::FailBack => _ = self.regain_role(index),
+            Mend::FailBack => self.fail_back(index),
+            Mend::Cease => self.cease(index),
+            Mend::Retire => self.retire(index),
             Mend::Memory => node.server.set_condition(Condition::OutOfMemory(false)),
             Mend::Disk => node.server.set_condition(Condition::Misconf(false)),
             Mend::Script => node.server.set_condition(Condition::Busy(false)),
@@ -383,7 +477,10 @@ impl World {
         for links in &mut self.links {
             links.fill(super::world::Link::default());
         }
-        for index in 0..self.nodes.len() {
+        for old in self.plan.servers()..self.nodes.len() {
+            self.retire(old);
+        }
+        for index in 0..self.plan.servers() {
             if !self.nodes[index].is_up {
                 self.nodes[index].start(true, self.now, &mut self.random);
             }
@@ -437,9 +534,12 @@ fn refuses(server: &mut Server, fault: Fault) -> Option<Mend> {
     Some(mend)
 }
 
-/// Two failovers, there and back, take at least so long: two looks of the client with the slowest
-/// clock.
+/// An old master is a replica for at least so long: two looks of the client with the slowest clock.
 const FAILOVERS_LEAST: Global = 2200 * MS;
+
+/// How long an old master goes on at most, by its own clock: its replica acknowledged just before,
+/// `min-replicas-max-lag` is 10 in whole seconds, and it looks each second.
+const GOES_ON_MOST: Global = 12 * SECOND;
 
 /// How far back a clock is set, in all.
 const BACK_MS_MAX: i64 = 2000;

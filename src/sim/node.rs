@@ -21,6 +21,8 @@ pub(super) struct SimNode {
     pub(super) is_up: bool,
     pub(super) is_frozen: bool,
     pub(super) is_replica: bool,
+    /// Another server is the master in its place, and it does not know that.
+    pub(super) goes_on: bool,
     pub(super) refuses_until: Global,
     /// How far its clock was set back, in all.
     pub(super) back_ms: i64,
@@ -66,6 +68,7 @@ impl SimNode {
             is_up: true,
             is_frozen: false,
             is_replica: false,
+            goes_on: false,
             refuses_until: 0,
             back_ms: 0,
             draining: None,

@@ -76,6 +76,8 @@ impl World {
     ) {
         let granted = match &result {
             Ok(lease) => self.clients[client].engine.votes(*lease),
+            // The nodes that would vote for a call that waited for its turn in vain.
+            Err(LockError::NoQuorum(_)) if self.clients[client].front.is_some() => NodeMask::EMPTY,
             Err(LockError::Taken(it) | LockError::NoQuorum(it) | LockError::Expired(it)) => {
                 it.granted
             }

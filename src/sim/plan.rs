@@ -308,6 +308,13 @@ impl Plan {
         if random.chance(500) {
             self.faults.extend([Fault::Death, Fault::Reset]);
         }
+        self.rare.received = random.pick(&[0, 700]);
+        self.faults_least = 25;
+        if random.chance(400) {
+            (self.nodes, self.quorum) = (1, 1);
+        } else {
+            self.rare.unguarded = random.pick(&[0, 0, 0, 0b1]);
+        }
     }
 
     /// Connections die with requests on their way, which arrive when no client expects them.

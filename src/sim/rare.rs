@@ -59,6 +59,10 @@ pub(super) struct Rare {
     pub(super) syncing: bool,
     /// Each server has a replica.
     pub(super) is_backed: bool,
+    /// Of a thousand times, how often a replica receives what its master holds.
+    pub(super) received: u64,
+    /// Old masters that go on for ever, behind a failover: a bit for each node.
+    pub(super) unguarded: u64,
     /// Set where clients campaign.
     pub(super) elections: Option<Elections>,
     pub(super) unlike: Unlike,
@@ -190,10 +194,10 @@ impl Plan {
         address % self.servers()
     }
 
-    /// How many nodes vote where all is well. Of two addresses of a server one votes, and a node
-    /// that does not say what it is does not vote.
+    /// How many nodes vote where all is well. Of two addresses of a server one votes. A node does not
+    /// vote that does not say what it is, or would go on granting behind a failover.
     pub(super) const fn voters(&self) -> usize {
         let silent = if self.rare.is_lenient { 0 } else { self.rare.silent.count_ones() as usize };
-        self.servers() - silent
+        self.servers() - silent - self.rare.unguarded.count_ones() as usize
     }
 }

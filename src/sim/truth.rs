@@ -50,7 +50,7 @@ impl World {
         for name in self.names_held(client, task) {
             let mut held = NodeMask::EMPTY;
             for (node, id) in (0..self.plan.servers()).zip((0..).map_while(NodeId::new)) {
-                let until = self.held_until(&name, node).unwrap_or(0);
+                let until = self.held_until(&name, self.granter(node)).unwrap_or(0);
                 // A key lives up to a millisecond longer than its TTL, so this is less than the
                 // truth.
                 held.set(id, until + 2_000_000 >= end || self.has_forgotten(node, began));
@@ -83,6 +83,12 @@ impl World {
         });
     }
 
+    /// The server that grants for a node: the old master, as long as it goes on.
+    fn granter(&self, node: usize) -> usize {
+        let behind = node + self.plan.servers();
+        if self.nodes.get(behind).is_some_and(|old| old.goes_on) { behind } else { node }
+    }
+
     fn has_forgotten(&self, node: usize, since: Global) -> bool {
         self.nodes[node].forgot_at.is_some_and(|at| at >= since)
     }
@@ -107,7 +113,9 @@ impl World {
         let (votes, began) = (this.engine.votes(lease), place.began);
         let strange = votes.into_iter().find(|node| {
             let node = self.plan.server_of(node.index());
-            let is_held = names.iter().all(|name| self.held_until(name, node).is_some());
+            let servers = [node, self.granter(node)];
+            let mut is_held = |name| servers.iter().any(|it| self.held_until(name, *it).is_some());
+            let is_held = names.iter().all(&mut is_held);
             !is_held && !self.has_forgotten(node, began)
         });
         self.oracle.check(Kind::Misattributed, strange.is_none(), || {
@@ -132,7 +140,9 @@ impl World {
             let has_voted_since = |it: &mut Self| {
                 !names.is_empty() && names.iter().all(|name| it.held_until(name, node).is_some())
             };
-            let forgot_at = self.nodes[node].forgot_at;
+            // A promoted master knows no lock that the old one grants.
+            let is_alone = self.granter(node) == node;
+            let forgot_at = if is_alone { self.nodes[node].forgot_at } else { Some(self.now) };
             let Some(forgot_at) = forgot_at.filter(|at| *at <= began || has_voted_since(self))
             else {
                 continue;

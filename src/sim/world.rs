@@ -63,6 +63,8 @@ pub(super) enum Mend {
     Loaded,
     Promote,
     FailBack,
+    Cease,
+    Retire,
     Memory,
     Disk,
     Script,
@@ -127,6 +129,7 @@ pub(super) struct World {
     pub(super) random: Random,
     pub(super) now: Global,
     pub(super) phase: Phase,
+    /// The master of each node. Behind them, where nodes have replicas, the replica of each.
     pub(super) nodes: Vec<SimNode>,
     pub(super) clients: Vec<SimClient>,
     pub(super) conns: Vec<Conn>,
@@ -200,17 +203,8 @@ impl World {
         };
         world.log(|world| format!("{:?}", world.plan));
         world.counts.setting(world.plan.setting);
-        for node in 0..world.plan.servers() {
-            let clock = world.clock();
-            let options = world.plan.server(node);
-            let mut new = SimNode::new(&options, clock, world.now, &mut world.random);
-            new.server.set_condition(Condition::Denied(world.plan.denied(node)));
-            new.server.set_condition(Condition::Backed(world.plan.rare.is_backed));
-            if world.plan.rare.old >> node & 1 == 1 {
-                new.server.set_condition(Condition::Renamed(vec!["hello".to_owned()]));
-            }
-            world.nodes.push(new);
-        }
+        let sides = 1 + usize::from(world.plan.rare.is_backed);
+        (0..sides * world.plan.servers()).for_each(|place| world.start(place));
         for client in 0..world.plan.clients {
             let clock = world.clock();
             let new = SimClient::new(
@@ -232,6 +226,28 @@ impl World {
             world.at(at, Event::Lists);
         }
         world
+    }
+
+    /// Starts a master, or a replica behind the masters.
+    fn start(&mut self, place: usize) {
+        let (clock, node) = (self.clock(), place % self.plan.servers());
+        let options = self.plan.server(node);
+        let mut new = SimNode::new(&options, clock, self.now, &mut self.random);
+        new.is_replica = place != node;
+        for condition in [
+            Condition::Denied(self.plan.denied(node)),
+            Condition::Backed(self.plan.rare.is_backed),
+            Condition::Replica(new.is_replica),
+        ] {
+            new.server.set_condition(condition);
+        }
+        if self.plan.rare.unguarded >> node & 1 == 1 {
+            new.server.set_condition(Condition::Unguarded(true));
+        }
+        if self.plan.rare.old >> node & 1 == 1 {
+            new.server.set_condition(Condition::Renamed(vec!["hello".to_owned()]));
+        }
+        self.nodes.push(new);
     }
 
     /// A clock of some machine: as fast or slow as is allowed, or somewhere between.
@@ -334,7 +350,7 @@ impl World {
     /// How long bytes take between a client and a node from now on.
     pub(super) fn delay(&mut self, client: usize, node: usize) -> Global {
         let plan = &self.plan;
-        let link = self.links[client][node];
+        let link = self.links[client][node % plan.nodes];
         let mut delay = self.random.between(plan.latency / 2, plan.latency);
         if link.slow_until > self.now {
             delay += self.random.between(0, 2 * plan.node_timeout);

@@ -120,7 +120,7 @@ fn replication(server: &mut Server, _now_ms: i64, text: &mut String) {
         field(text, "role", "master");
     }
     field(text, "connected_slaves", u8::from(server.state.backed));
-    if server.state.backed {
+    if server.state.backed && !server.state.unguarded {
         field(text, "min_slaves_good_slaves", 1);
     }
     field(text, "master_failover_state", "no-failover");

@@ -88,6 +88,8 @@ pub enum Condition {
     Promoted([u8; 20]),
     /// It has a replica, and `min-replicas-to-write` is set.
     Backed(bool),
+    /// It has a replica, and `min-replicas-to-write` is not set.
+    Unguarded(bool),
     /// It is loading its keys: `-LOADING`, except for HELLO, AUTH, INFO and the like.
     Loading(bool),
     /// It runs a script for long: `-BUSY`, except for HELLO, AUTH and the like. A restart ends it.
@@ -130,6 +132,7 @@ pub(crate) struct State {
     pub(crate) writable: bool,
     pub(crate) master_down: bool,
     pub(crate) backed: bool,
+    pub(crate) unguarded: bool,
     pub(crate) loading: bool,
     pub(crate) busy: bool,
     pub(crate) oom: bool,
@@ -266,7 +269,8 @@ impl Server {
                 (self.state.replica, self.state.master_down) = (false, false);
                 self.keys.clear();
             }
-            Condition::Backed(is) => self.state.backed = is,
+            Condition::Backed(is) => (self.state.backed, self.state.unguarded) = (is, false),
+            Condition::Unguarded(is) => (self.state.backed, self.state.unguarded) = (is, is),
             Condition::Loading(is) => self.state.loading = is,
             Condition::Busy(is) => self.state.busy = is,
             Condition::OutOfMemory(is) => self.state.oom = is,
@@ -278,6 +282,11 @@ impl Server {
             Condition::Denied(commands) => self.state.denied = commands,
             Condition::Renamed(commands) => self.state.renamed = commands,
         }
+    }
+
+    /// Takes the keys of `master`, as its replica does. The own keys are gone.
+    pub fn copy_keys(&mut self, master: &Self) {
+        self.keys = master.keys.clone();
     }
 
     /// Moves the server's wall clock, and with it every key's end, by `step_ms` milliseconds.

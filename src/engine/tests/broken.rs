@@ -69,7 +69,6 @@ use super::trouble::{
     a_grant_that_may_have_come_long_after_a_look_does_not_count,
     a_node_that_is_owed_releases_gets_no_set_before_them,
     a_node_that_restarted_while_the_client_stood_still_waits_for_all_of_its_guard,
-    a_promoted_master_extends_no_lease_before_it_votes,
     the_second_address_of_a_server_hears_no_message_a_second_time,
 };
 use super::untimely::{
@@ -81,10 +80,6 @@ use super::untimely::{
 };
 use super::waking::{
     a_waiter_that_gives_up_tells_the_holder, two_that_wait_for_each_other_try_again,
-};
-use crate::node::failing_over::{
-    a_master_that_would_go_on_granting_after_a_failover_is_refused,
-    a_promoted_node_waits_until_the_old_master_has_ceased_and_its_locks_are_over,
 };
 use crate::node::tests::{
     a_master_that_becomes_a_replica_during_its_greeting_is_not_believed,
@@ -111,13 +106,6 @@ const TESTS: &[(Mutant, fn())] = &[
         Mutant::ClockReadBeforeBytes,
         a_node_that_restarted_while_the_client_stood_still_waits_for_all_of_its_guard,
     ),
-    // It needs two masters of one node at once, and the simulation has one server for each node.
-    (
-        Mutant::OldMasterForgotten,
-        a_promoted_node_waits_until_the_old_master_has_ceased_and_its_locks_are_over,
-    ),
-    // As above.
-    (Mutant::UnguardedBelieved, a_master_that_would_go_on_granting_after_a_failover_is_refused),
     // It needs a failover, a slow answer and a lease of the fewest votes: one seed in many thousands.
     (Mutant::UnwatchedNodeCounts, a_grant_that_may_have_come_long_after_a_look_does_not_count),
     // It is less than a second, of a server that restarted while a lock of nearly all of `max_ttl`
@@ -126,7 +114,7 @@ const TESTS: &[(Mutant, fn())] = &[
         Mutant::AgeBelievedTooSoon,
         an_old_node_met_for_the_first_time_is_admitted_and_a_young_one_waits,
     ),
-    // It needs two processes at one address in turn, and the simulation has one for each node.
+    // It needs an address that leads to another process and back, and a command that runs late.
     (
         Mutant::OldProcessTakenForNew,
         a_node_whose_address_led_to_an_old_process_and_back_counts_in_an_adoption,
@@ -190,8 +178,6 @@ const TESTS: &[(Mutant, fn())] = &[
     (Mutant::HealNotReleased, the_release_goes_behind_a_set_that_gives_the_token_again),
     (Mutant::EarlierRoundCounts, an_answer_that_comes_after_its_round_does_not_count_in_the_next),
     (Mutant::ForgettingTakenForDelete, a_lease_that_is_kept_outlives_the_memory_of_all_its_nodes),
-    // It needs two masters of one node at once.
-    (Mutant::PromotedExtends, a_promoted_master_extends_no_lease_before_it_votes),
     // The release stands behind it on the connection.
     (
         Mutant::StaleExtensionResent,

@@ -212,7 +212,7 @@ fn replication(replid: &str) -> String {
 
 /// The old master may still grant the key to clients that are connected to it.
 #[test]
-pub(super) fn a_promoted_master_extends_no_lease_before_it_votes() {
+fn a_promoted_master_extends_no_lease_before_it_votes() {
     let unguarded = replication("b").replace("min_slaves_good_slaves:1\r\n", "");
     let guarded = format!("{}master_replid2:a\r\n", replication("b"));
     for (promoted, guard, counts) in [
