@@ -170,6 +170,27 @@ fn a_master_that_failed_over_and_back_is_noticed_before_its_next_grant() {
     assert_eq!(node.take_no_master(), Some(Cause::Replica));
 }
 
+/// Its address may lead to another master. Here the client extends a lease each second.
+#[test]
+fn a_replica_that_refuses_writes_again_and_again_is_greeted_as_soon_as_one_that_refused_once() {
+    for last in [0, 29] {
+        let mut node = new_node(Login::default());
+        node.handle_connected(now(0));
+        let server = "run_id:x\r\nuptime_in_seconds:99";
+        let role = "role:master\r\nconnected_slaves:0";
+        feed(&mut node, greeting(VALKEY_91, server, role).as_bytes()).unwrap();
+        assert!(conclude(&mut node, 0) && node.can_vote());
+        sent(&mut node);
+        (0..=last).for_each(|seconds| node.distrust(&RULES, at(seconds)));
+        node.handle_timeout(now(30));
+        assert!(sent(&mut node).contains("HELLO"), "it refused until {last}");
+        // A master again: it waits from its last refusal on.
+        feed(&mut node, greeting(VALKEY_91, server, role).as_bytes()).unwrap();
+        assert!(conclude(&mut node, 30));
+        assert_eq!(node.can_vote(), last == 0);
+    }
+}
+
 #[test]
 fn a_master_that_may_have_failed_over_during_a_stall_is_greeted_again_before_it_votes() {
     for (replicas, is_asked) in [(0, false), (1, true)] {

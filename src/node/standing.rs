@@ -195,11 +195,11 @@ impl Node {
             return;
         }
         self.history.distrust(rules, now);
+        // A node that says so again in its quarantine is greeted no later: its address may lead to
+        // another master.
         if let State::Admitted { since } = self.state {
             self.backoff.admission_ended(since, now);
             self.cause = Cause::Quarantined;
-        }
-        if self.serves() {
             self.enter(State::Quarantined { until: now + rules.guard_time });
         }
     }
