@@ -6,9 +6,9 @@
 //! - A node that may have lost its memory does not vote until every lock that it may have granted
 //!   before has expired: `G = max_ttl + drift` after the loss. (Test: the guard's table in
 //!   `tests.rs`.)
-//! - After a failover the old master may go on granting for [`OLD_MASTER_GRANTS`]. The new one
-//!   waits so much longer. A master that could grant for longer does not vote. (Test: the
-//!   failover's tables.)
+//! - After a failover the old master may go on granting for [`OLD_MASTER_GRANTS_MS`], by its own
+//!   clock. The new one waits so much longer. A master that could grant for longer does not vote.
+//!   (Test: the failover's tables.)
 //! - An answer counts only for the incarnation that gave it: a connection is one process.
 //! - The caller reads `now` after the answers: ages and remaining times count from it.
 
@@ -26,6 +26,9 @@ pub(crate) struct AdmissionRules {
     pub(crate) guard: RestartGuard,
     /// `G`: how long a node without memory does not vote.
     pub(crate) guard_time: Duration,
+    /// How much longer a node does not vote behind which an old master may grant:
+    /// [`OLD_MASTER_GRANTS_MS`] and the drift, because the old master counts by its own clock.
+    pub(crate) old_master_grants: Duration,
     pub(crate) failover_guard: FailoverGuard,
     pub(crate) admission: Admission,
 }
@@ -33,7 +36,7 @@ pub(crate) struct AdmissionRules {
 /// For how long after a failover an old master may still grant: its replica acknowledged just
 /// before, the lag is [`LAG_MAX_S`] in whole seconds, and the master looks at it each second. One
 /// second more is for an acknowledgement and a look that come late.
-const OLD_MASTER_GRANTS: Duration = Duration::from_secs(LAG_MAX_S + 3);
+pub(crate) const OLD_MASTER_GRANTS_MS: u64 = (LAG_MAX_S + 3) * 1_000;
 
 /// The longest `min-replicas-max-lag`, in seconds: the servers' default.
 const LAG_MAX_S: u64 = 10;
@@ -49,7 +52,7 @@ impl AdmissionRules {
     /// node that has restarted does not show that it was promoted.
     fn wait(&self, facts: &Facts) -> Duration {
         if rules::may_old_master_grant(self.minds_failover(facts)) {
-            self.guard_time.saturating_add(OLD_MASTER_GRANTS)
+            self.guard_time.saturating_add(self.old_master_grants)
         } else {
             self.guard_time
         }

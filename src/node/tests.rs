@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::admission::{History, Standing};
+use super::admission::{History, OLD_MASTER_GRANTS_MS, Standing};
 use super::pending::GreetingPart;
 use super::*;
 use crate::guards::{Admission, FailoverGuard, RestartGuard};
@@ -13,6 +13,7 @@ const GUARD: Duration = Duration::from_secs(30);
 pub(super) const RULES: AdmissionRules = AdmissionRules {
     guard: RestartGuard::On,
     guard_time: GUARD,
+    old_master_grants: Duration::from_millis(OLD_MASTER_GRANTS_MS),
     failover_guard: FailoverGuard::On,
     admission: Admission::Strict,
 };

@@ -8,7 +8,7 @@ use crate::checked::Checked;
 use crate::client_name::{ClientId, ClientName};
 use crate::config::Config;
 use crate::guards::{FailoverGuard, RestartGuard};
-use crate::node::{AdmissionRules, ChannelName, Login, Node, Timeouts};
+use crate::node::{AdmissionRules, ChannelName, Login, Node, OLD_MASTER_GRANTS_MS, Timeouts};
 use crate::quorum::{Drift, Electorate, NodeMask};
 use crate::retry::Retry;
 use crate::rules;
@@ -54,6 +54,7 @@ impl Settings {
     pub(in crate::engine) fn of(config: &Config, checked: &Checked) -> Self {
         let electorate = checked.electorate();
         let guard_time = Duration::from_millis(checked.guard_ms);
+        let old_master_ms = OLD_MASTER_GRANTS_MS + checked.drift.of_ms(OLD_MASTER_GRANTS_MS);
         Self {
             electorate,
             former: electorate,
@@ -79,6 +80,7 @@ impl Settings {
             admission: AdmissionRules {
                 guard: config.restart_guard,
                 guard_time,
+                old_master_grants: Duration::from_millis(old_master_ms),
                 failover_guard: config.failover_guard,
                 admission: config.admission,
             },

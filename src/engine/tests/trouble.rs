@@ -249,6 +249,19 @@ fn a_promoted_master_extends_no_lease_before_it_votes() {
 }
 
 #[test]
+fn a_promoted_master_waits_for_twelve_seconds_on_the_slowest_clock_of_the_old_one() {
+    let mut rig = Rig::unconnected(1, |config| {
+        config.restart_guard(RestartGuard::On).max_ttl(TTL).drift_factor(0.5)
+    });
+    rig.greet(0, HELLO, &format!("{}master_replid2:a\r\n", replication("b")));
+    for command in rig.waiting(0) {
+        rig.answer(0, if command == "PTTL" { ":2592000000\r\n" } else { "+OK\r\n" });
+    }
+    let NodeState::Quarantined(left) = state(&rig, 0) else { panic!("it votes") };
+    assert!(left >= (TTL + 12_000 * MS) * 3 / 2, "{left:?}");
+}
+
+#[test]
 fn a_client_that_stood_still_looks_for_a_failover_before_it_asks_for_a_vote() {
     let mut rig = with_replica();
     // No pass comes meanwhile.
