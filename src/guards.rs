@@ -28,7 +28,7 @@ pub enum RestartGuard {
 #[non_exhaustive]
 pub enum FailoverGuard {
     /// A node that has or had replicas, or was one, votes only if it would cease. After a failover, or
-    /// a restart, it does not vote for `max_ttl`, the drift and 13 s.
+    /// a restart, it does not vote for `max_ttl` and 13 s, with the drift of both.
     #[default]
     On,
     /// Such a node votes as any other. **Two holders are possible** after a failover, unless the old
