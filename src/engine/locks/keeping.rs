@@ -61,7 +61,9 @@ impl Locks {
             // The caller extends the lease; the end of that extension sets the next time.
             return self.schedule_keep(index);
         }
-        if self.is_at_limit(slot_index, self.deadline_from(now.real, ttl_ms)) {
+        if rules::is_past_extending(slot.ends, now.real)
+            || self.is_at_limit(slot_index, self.deadline_from(now.real, ttl_ms))
+        {
             return self.schedule_keep(index);
         }
         let Some(op) = self.ops.open(OpKind::Keep) else {

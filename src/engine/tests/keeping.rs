@@ -388,6 +388,21 @@ fn a_holder_that_hears_of_a_removal_extends_at_once_and_learns_of_its_loss() {
     }
 }
 
+/// The client stood still until the lease was over, and reads the message before it looks at the time.
+#[test]
+fn a_lease_that_is_over_is_not_extended_for_a_removal() {
+    let mut rig = waking::rig(3);
+    let lease = kept_lease(&mut rig, kept());
+    let token = rig.engine.lease_name(lease).unwrap().1;
+    let token = crate::token::unhex(token.as_bytes()).unwrap();
+    rig.now = rig.now + TTL;
+    let hint = waking::message_for(&rig, &token, waking::REMOVAL, b"12345678", &[]);
+    rig.receive(0, &hint);
+    assert!((0..3).all(|index| rig.waiting(index).is_empty()));
+    rig.pass();
+    assert_eq!(loss(&mut rig), Some(LostCause::Expired));
+}
+
 #[test]
 fn a_token_that_is_unlocked_is_told_to_the_client_that_drew_it() {
     let mut rig = waking::rig(3);
