@@ -353,7 +353,9 @@ impl Locks {
             if slot.state().is_deleted() {
                 // A script that runs behind this delete finds no listener, and takes its key back.
                 slot.tainted = slot.tainted.union(heard);
-                slot.unanswered = slot.unanswered.without(heard);
+                if !slot.is_extended() {
+                    slot.unanswered = slot.unanswered.without(heard);
+                }
                 for id in rules::left_behind(rules::with_unanswered_releases(rest, heard)) {
                     self.send_release(id, slot_index, &mut None, now);
                 }

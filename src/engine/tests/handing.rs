@@ -2,7 +2,7 @@
 //! the other clients.
 
 use super::transfers::{
-    announce_from, announce_with, given_up, handed_over, offered, offering, rig, settle,
+    announce_from, announce_with, channel, given_up, handed_over, offered, offering, rig, settle,
     token_bytes, told, transfer, transfer_before_other, waited_for, with_ttl,
 };
 use super::untimely::{confirmed, subscribed_again};
@@ -196,6 +196,29 @@ fn a_release_is_repeated_where_a_set_of_an_extension_may_run_behind_it() {
     rig.answer(2, ":0\r\n");
     rig.advance(200 * MS);
     assert_eq!(rig.waiting(2), ["DELIFEQ"], "once more");
+}
+
+#[test]
+fn a_client_that_ends_repeats_a_release_behind_which_a_set_of_an_extension_may_run() {
+    let (mut rig, lease, _) = handed_over();
+    rig.lose(2);
+    rig.connect(2);
+    subscribed_again(&mut rig, 2);
+    rig.engine.extend(lease, TTL, rig.now).unwrap();
+    rig.answer(2, "_\r\n");
+    rig.lose(2);
+    rig.connect(2);
+    subscribed_again(&mut rig, 2);
+    rig.engine.release(lease, rig.now);
+    rig.engine.begin_close();
+    assert_eq!(rig.waiting(2), ["DELIFEQ", "UNSUBSCRIBE", "DELIFEQ"]);
+    let name = channel(&rig);
+    let left = format!(">3\r\n$11\r\nunsubscribe\r\n${}\r\n{name}\r\n:0\r\n", name.len());
+    for answer in [":0\r\n", &left, ":0\r\n"] {
+        rig.answer(2, answer);
+    }
+    rig.advance(200 * MS);
+    assert!(rig.waiting(2).contains(&"DELIFEQ".to_owned()), "once more");
 }
 
 /// A node tells late that it has run the script. The SET of an extension may run there later still.
