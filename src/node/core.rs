@@ -204,9 +204,10 @@ impl Node {
         self.history.identity()
     }
 
-    /// Whether the client has met this process at the node's address.
+    /// Whether the client has met this process at the node's address. The history does not have the
+    /// process of a node that is refused.
     pub(crate) fn has_met(&self, identity: &str) -> bool {
-        self.history.has_met(identity)
+        self.history.has_met(identity) || self.facts().identity().as_deref() == Some(identity)
     }
 
     /// Whether the node's grants count.

@@ -11,6 +11,7 @@
 //!   node never gets the token again, unless it restarted, was a replica, or was silent for a TTL.
 //! - An extension by a master that may fail over counts only where its grant would: another master
 //!   may grant in its name.
+//! - A server has one vote in an extension, even if the addresses of several nodes lead to it.
 //! - Only a node that may vote gets the token. One that has restarted gives nobody a vote until all
 //!   that it may have forgotten is over.
 //! - Such a SET is a SET: the release goes behind it, and its node may hold the key meanwhile.
@@ -299,7 +300,9 @@ impl Locks {
         match answer {
             Answer::Ok | Answer::One => {
                 let has_granted = self.slots.at(slot_index).granted.contains(id);
-                let is_believed = self.is_extension_believed(id, has_granted, now);
+                let counted = current.map_or(NodeMask::EMPTY, |index| self.ops.at(index).tally.yes);
+                let is_believed = self.is_extension_believed(id, has_granted, now)
+                    && self.is_first_of_server(id, counted);
                 // A node that extends the key holds it: a vote, even if the node never answered its
                 // SET.
                 if is_wanted && is_believed && !has_granted {
@@ -365,14 +368,21 @@ impl Locks {
     }
 
     /// Whether a node that has extended the key counts. As after a SET, a node that is not admitted
-    /// may have lost another client's lock, unless it granted this one. At a second address of a server
-    /// the server would count twice.
+    /// may have lost another client's lock, unless it granted this one.
     fn is_extension_believed(&self, id: NodeId, has_granted: bool, now: Now) -> bool {
         let node = self.nodes.at(id);
         let may_fail_over = node.may_fail_over(&self.settings.admission);
-        let is_alone = node.state().refused_for() != Cause::Duplicate;
         node.is_admitted() && node.is_watched(now)
-            || has_granted && is_alone && rules::extends_without_vote(may_fail_over)
+            || has_granted && rules::extends_without_vote(may_fail_over)
+    }
+
+    /// Whether the server that answers as this node counts as no other node. Two nodes that serve are
+    /// two servers.
+    fn is_first_of_server(&self, id: NodeId, counted: NodeMask) -> bool {
+        let serves = |id: NodeId| self.nodes.at(id).serves();
+        let is_doubtful = |other: &NodeId| !serves(id) || !serves(*other);
+        let doubtful: NodeMask = counted.into_iter().filter(is_doubtful).collect();
+        doubtful.is_empty() || self.nodes.elsewhere(id).intersection(doubtful).is_empty()
     }
 
     /// The connection ended before the extension was answered.

@@ -335,7 +335,8 @@ impl Locks {
     /// run what the client sent to it there.
     #[cold]
     pub(in crate::engine) fn share_doubt(&mut self, from: NodeId, to: NodeId) {
-        let is_gone = self.nodes.at(from).identity() != self.nodes.at(to).identity();
+        let is_gone =
+            self.nodes.at(from).identity() != self.nodes.at(to).facts().identity().as_deref();
         // The client has forgotten its commands to a process of before.
         let is_any = self.led_back.contains(from) || is_gone && self.reborn.contains(from);
         if is_any {

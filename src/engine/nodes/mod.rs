@@ -306,9 +306,9 @@ impl Nodes {
 
     /// The other nodes at whose addresses the client has met the process of this one.
     pub(super) fn elsewhere(&self, id: NodeId) -> NodeMask {
-        let Some(identity) = self.at(id).identity() else { return NodeMask::EMPTY };
+        let Some(identity) = self.at(id).facts().identity() else { return NodeMask::EMPTY };
         let others = self.every().without(NodeMask::of(id)).into_iter();
-        others.filter(|&other| self.at(other).has_met(identity)).collect()
+        others.filter(|&other| self.at(other).has_met(&identity)).collect()
     }
 
     /// The node answered TIME.
