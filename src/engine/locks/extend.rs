@@ -190,10 +190,10 @@ impl Locks {
         now: Now,
     ) -> bool {
         let node = self.nodes.at(id);
-        let Some(step) = node.dialect.extend.filter(|_| node.is_greeted() && !node.is_stalled())
-        else {
-            return false;
-        };
+        // It would run behind or in front of the one that goes to the server's other address.
+        let is_second = node.state().refused_for() == Cause::Duplicate;
+        let step = node.dialect.extend.filter(|_| node.can_be_asked() && !is_second);
+        let Some(step) = step else { return false };
         // The count of references has 16 bits and must not wrap around; half of it is left for the
         // release.
         if self.slots.at(slot_index).refs > u16::MAX / 2 {

@@ -123,19 +123,54 @@ fn of_two_addresses_of_one_server_one_votes_whichever_it_is() {
     assert_eq!(votes(&rig), [false, true], "the other is connected, but refused for its sake");
 }
 
-/// The address of node 0 has come to lead to node 1.
+/// The address of node 0 has come to lead to node 1. An extension that goes there may run behind a
+/// longer one that goes to node 1.
 #[test]
-fn of_two_addresses_of_one_server_one_extends() {
+fn of_two_addresses_of_one_server_one_gets_extensions() {
     let mut rig = Rig::new(3);
     let lease = rig.lease("a");
     rig.lose(0);
     rig.greet(0, HELLO, "run_id:1\r\nconnected_slaves:0\r\nuptime_in_seconds:9999\r\n");
     rig.engine.extend(lease, TTL, rig.now).unwrap();
-    rig.answer_all(0..2, "+OK\r\n");
+    assert!(rig.waiting(0).is_empty());
+    rig.answer(1, "+OK\r\n");
     assert!(rig.engine.poll_event(rig.now).is_none(), "one server has answered");
     rig.answer(2, "+OK\r\n");
     let event = rig.engine.poll_event(rig.now);
     assert!(matches!(event, Some(Event::Extend { result: Ok(()), .. })), "{event:?}");
+}
+
+/// Neither address has a vote, whatever the other is.
+#[test]
+fn a_server_that_is_refused_at_two_addresses_has_one_vote_for_an_extension() {
+    const INFO: &str = "run_id:1\r\nconnected_slaves:0\r\nuptime_in_seconds:9999\r\n\
+                        maxmemory_policy:allkeys-lru\r\n";
+    for order in [[0, 1], [1, 0]] {
+        let mut rig = Rig::new(3);
+        let lease = rig.lease("a");
+        (0..2).for_each(|index| rig.lose(index));
+        (0..2).for_each(|index| rig.greet(index, HELLO, INFO));
+        rig.engine.extend(lease, TTL, rig.now).unwrap();
+        rig.answer_all(order, "+OK\r\n");
+        assert!(rig.engine.poll_event(rig.now).is_none(), "one server has answered");
+    }
+}
+
+/// The address of node 1 comes to lead to the server that has just extended as node 0.
+#[test]
+fn a_server_that_answers_at_two_addresses_in_turn_has_one_vote_for_an_extension() {
+    let mut rig = Rig::new(3);
+    let lease = rig.lease("a");
+    (1..3).for_each(|index| rig.lose(index));
+    rig.engine.extend(lease, TTL, rig.now).unwrap();
+    rig.answer(0, "+OK\r\n");
+    rig.lose(0);
+    rig.until_wanted(0);
+    rig.engine.handle_lost(node(0), Cause::ConnectionRefused, rig.now);
+    rig.greet(1, HELLO, "run_id:0\r\nconnected_slaves:0\r\nuptime_in_seconds:9999\r\n");
+    assert_eq!(rig.waiting(1), ["SET"]);
+    rig.answer(1, "+OK\r\n");
+    assert!(rig.engine.poll_event(rig.now).is_none(), "one server has answered");
 }
 
 /// A replica whose writes are allowed shows its role only to reads.
