@@ -9,7 +9,8 @@
 //!   writes the token later, so its key lives at least until the deadline. No clock of another
 //!   client enters, and neither does the time of receipt.
 //! - From the moment at which a compare-and-delete of the token is written or owed to a node, no
-//!   grant by that node counts: the node is tainted.
+//!   grant by that node counts: the node is tainted. Once it is written, no grant by the same server
+//!   as another node counts, either.
 //! - The client deletes a token only while it knows that the token belongs to one of its own ended
 //!   offers. A token that it does not know, or has given away, stays until its TTL ends.
 //! - The client remembers an ended offer, used or not, for as long as a late script may still write
@@ -445,10 +446,8 @@ impl Locks {
         if !rules::is_unwanted_deleted(true) {
             return;
         }
+        self.end_votes(id, slot_index);
         let slot = self.slots.at_mut(slot_index);
-        slot.tainted.insert(id);
-        slot.set(Mark::DOUBTED, true);
-        rules::take_vote_back(&mut slot.granted, id);
         if slot.state().is_deleted() && rules::runs_behind(slot.holds.contains(id)) {
             return;
         }

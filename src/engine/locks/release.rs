@@ -272,8 +272,22 @@ impl Locks {
                     return self.slots.unref(debt.slot);
                 }
                 self.observe(Happening::DebtPaid { node: id, slot: debt.slot });
+                if self.slots.at(debt.slot).state() == TokenState::Offered {
+                    self.end_votes(id, debt.slot);
+                }
             }
             self.slots.unref(debt.slot);
+        }
+    }
+
+    /// The client deletes an offered token at a node. No grant counts any more of the server that the
+    /// address of the node leads to, not even as another node.
+    pub(super) fn end_votes(&mut self, id: NodeId, slot_index: SlotIndex) {
+        let slot = self.slots.at_mut(slot_index);
+        slot.set(Mark::DOUBTED, true);
+        for node in self.nodes.elsewhere(id).union(NodeMask::of(id)) {
+            slot.tainted.insert(node);
+            rules::take_vote_back(&mut slot.granted, node);
         }
     }
 

@@ -181,6 +181,30 @@ pub(super) fn a_vote_ends_with_the_delete() {
     assert!(slot.granted.is_empty(), "{:?}", slot.granted);
 }
 
+/// The address of node 1 comes to lead to the server of node 0. What the client owes node 1 for the
+/// offer is deleted there.
+#[test]
+fn a_delete_at_one_address_of_a_server_ends_its_vote_at_another() {
+    for has_told in [false, true] {
+        let mut rig = rig(3);
+        offering(&mut rig);
+        if has_told {
+            told(&mut rig, 0);
+            rig.lose(0);
+            rig.until_wanted(0);
+            rig.engine.handle_lost(node(0), Cause::ConnectionRefused, rig.now);
+        }
+        rig.lose(1);
+        rig.greet(1, HELLO, "run_id:0\r\nconnected_slaves:0\r\nuptime_in_seconds:9999\r\n");
+        assert!(rig.waiting(1).contains(&"DELIFEQ".to_owned()));
+        if !has_told {
+            told(&mut rig, 0);
+        }
+        told(&mut rig, 2);
+        assert!(rig.lock_result().is_none(), "one node holds the key, told before: {has_told}");
+    }
+}
+
 /// The client closes: its last commands need no second step.
 #[test]
 fn a_client_that_closes_hands_nothing_over() {
