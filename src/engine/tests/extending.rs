@@ -123,15 +123,21 @@ fn a_node_that_lost_an_unanswered_extension_counts_in_no_longer_one() {
     assert_eq!(rig.waiting(2), ["DELIFEQ"]);
 }
 
-/// Its address has led to a new process, and leads back to the first, which may still run it.
-#[test]
-fn a_longer_extension_that_waited_for_a_node_is_not_sent_where_a_shorter_one_may_run() {
+/// A shorter extension to node 2 was lost with its connection, and may still run there.
+fn with_a_lost_extension() -> (Rig, LeaseId) {
     let mut rig = Rig::new(3);
     let lease = rig.lease("a");
     rig.engine.extend(lease, TTL / 2, rig.now).unwrap();
     rig.answer_all(0..2, "+OK\r\n");
     assert!(extended(&mut rig).unwrap().is_ok());
     rig.lose(2);
+    (rig, lease)
+}
+
+/// Its address has led to a new process, and leads back to the first, which may still run it.
+#[test]
+fn a_longer_extension_that_waited_for_a_node_is_not_sent_where_a_shorter_one_may_run() {
+    let (mut rig, lease) = with_a_lost_extension();
     rig.advance(3_000 * MS);
     rig.greet(2, HELLO, "run_id:new\r\nconnected_slaves:0\r\nuptime_in_seconds:0\r\n");
     (1..3).for_each(|index| rig.lose(index));
@@ -145,12 +151,7 @@ fn a_longer_extension_that_waited_for_a_node_is_not_sent_where_a_shorter_one_may
 /// The address of node 1 leads to the process that node 2 was.
 #[test]
 fn a_longer_extension_is_not_sent_where_a_shorter_one_to_another_node_may_run() {
-    let mut rig = Rig::new(3);
-    let lease = rig.lease("a");
-    rig.engine.extend(lease, TTL / 2, rig.now).unwrap();
-    rig.answer_all(0..2, "+OK\r\n");
-    assert!(extended(&mut rig).unwrap().is_ok());
-    rig.lose(2);
+    let (mut rig, lease) = with_a_lost_extension();
     rig.until_wanted(2);
     rig.engine.handle_lost(node(2), Cause::ConnectionRefused, rig.now);
     rig.lose(1);

@@ -175,22 +175,30 @@ pub(super) fn a_release_is_repeated_where_a_script_may_run_unheard_behind_it() {
     assert_eq!(rig.waiting(2), ["DELIFEQ"], "once more");
 }
 
-/// The lock was taken over. Its extension gives the token to a node that lacks it, and the connection
-/// ends before the node answers. No message will tell that the SET ran.
-#[test]
-fn a_release_is_repeated_where_a_set_of_an_extension_may_run_behind_it() {
-    let (mut rig, lease, _) = handed_over();
-    rig.lose(2);
-    rig.connect(2);
-    subscribed_again(&mut rig, 2);
+/// A lock that was taken over. Its extension gives the token to node 2, which lacks it, and the
+/// connection ends before the node answers. No message will tell that the SET ran.
+fn with_a_lost_set() -> (Rig, LeaseId, Vec<u8>) {
+    let (mut rig, lease, late) = handed_over();
+    reconnect(&mut rig);
     rig.engine.extend(lease, TTL, rig.now).unwrap();
     assert_eq!(rig.waiting(2), ["SET"]);
     rig.answer(2, "_\r\n");
     rig.collect();
     assert_eq!(rig.inbox[2][0][3], "NX", "it gets the token again");
+    reconnect(&mut rig);
+    (rig, lease, late)
+}
+
+/// Node 2 has another connection.
+fn reconnect(rig: &mut Rig) {
     rig.lose(2);
     rig.connect(2);
-    subscribed_again(&mut rig, 2);
+    subscribed_again(rig, 2);
+}
+
+#[test]
+fn a_release_is_repeated_where_a_set_of_an_extension_may_run_behind_it() {
+    let (mut rig, lease, _) = with_a_lost_set();
     rig.engine.release(lease, rig.now);
     assert_eq!(rig.waiting(2), ["DELIFEQ"]);
     rig.answer(2, ":0\r\n");
@@ -200,15 +208,7 @@ fn a_release_is_repeated_where_a_set_of_an_extension_may_run_behind_it() {
 
 #[test]
 fn a_client_that_ends_repeats_a_release_behind_which_a_set_of_an_extension_may_run() {
-    let (mut rig, lease, _) = handed_over();
-    rig.lose(2);
-    rig.connect(2);
-    subscribed_again(&mut rig, 2);
-    rig.engine.extend(lease, TTL, rig.now).unwrap();
-    rig.answer(2, "_\r\n");
-    rig.lose(2);
-    rig.connect(2);
-    subscribed_again(&mut rig, 2);
+    let (mut rig, lease, _) = with_a_lost_set();
     rig.engine.release(lease, rig.now);
     rig.engine.begin_close();
     assert_eq!(rig.waiting(2), ["DELIFEQ", "UNSUBSCRIBE", "DELIFEQ"]);
@@ -225,15 +225,7 @@ fn a_client_that_ends_repeats_a_release_behind_which_a_set_of_an_extension_may_r
 #[test]
 fn a_late_word_does_not_settle_a_set_of_an_extension() {
     for is_released in [false, true] {
-        let (mut rig, lease, late) = handed_over();
-        rig.lose(2);
-        rig.connect(2);
-        subscribed_again(&mut rig, 2);
-        rig.engine.extend(lease, TTL, rig.now).unwrap();
-        rig.answer(2, "_\r\n");
-        rig.lose(2);
-        rig.connect(2);
-        subscribed_again(&mut rig, 2);
+        let (mut rig, lease, late) = with_a_lost_set();
         if is_released {
             rig.engine.release(lease, rig.now);
         }
