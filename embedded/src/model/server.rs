@@ -284,7 +284,7 @@ impl Server {
         }
     }
 
-    /// Takes the keys of `master`, as its replica does. The own keys are gone.
+    /// Takes the keys of `master`, as its replica does. The server drops its own keys.
     pub fn copy_keys(&mut self, master: &Self) {
         self.keys = master.keys.clone();
     }
