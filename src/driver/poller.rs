@@ -52,7 +52,7 @@ impl Poller {
     }
 
     /// One pass: waits for readiness or a deadline, at most until `until`, and drives. Returns
-    /// whether events of the driver's sockets, and nothing else, ended the wait.
+    /// whether events of the driver's sockets, and nothing else, ended the wait before `until`.
     pub(crate) fn pass(
         &mut self,
         driver: &mut Driver,
@@ -75,7 +75,9 @@ impl Poller {
             }
         }
         driver.drive();
-        Ok(!self.is_woken && !self.events.is_empty())
+        // A node that sends without end has an event ready at each pass.
+        let is_over = until.is_some_and(|until| until <= driver.engine().last_pass());
+        Ok(!self.is_woken && !self.events.is_empty() && !is_over)
     }
 
     /// As [`pass`](Self::pass), but sleeps at once, whatever the idle strategy.
@@ -139,5 +141,26 @@ impl Poller {
             self.is_woken |= !driver.ready(event);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// A node that sends without end keeps no caller beyond the end of its wait.
+    #[test]
+    fn events_of_sockets_do_not_prolong_a_wait_that_is_over() {
+        let node = TcpListener::bind("127.0.0.1:0").unwrap();
+        let config = Config::new([node.local_addr().unwrap().to_string()]).unwrap();
+        let (mut driver, mut poller) = Poller::open(config).unwrap();
+        let (mut socket, _) = node.accept().unwrap();
+        assert_eq!(poller.pass(&mut driver, None), Ok(true), "the connection is open");
+        socket.write_all(b"+").unwrap();
+        assert_eq!(poller.pass(&mut driver, Some(clock::now())), Ok(false), "the wait is over");
+        assert!(!poller.events.is_empty(), "there was an event");
     }
 }
