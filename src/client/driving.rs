@@ -260,9 +260,9 @@ impl Table {
     /// the thread at the gate asleep.
     pub(super) fn must_wake(&mut self, drives: bool) -> Option<Place> {
         let (place, until) = self.sleeping.asleep?;
-        let must_listen = std::mem::take(&mut self.sleeping.must_listen);
-        let is_deaf =
-            place == Place::Gate && matches!(self.sleeping.io_thread, IoThread::IsDeaf { .. });
+        // At the sockets a thread hears, but behind it the I/O thread may be deaf.
+        let must_listen = place == Place::Gate && std::mem::take(&mut self.sleeping.must_listen);
+        let is_deaf = matches!(self.sleeping.io_thread, IoThread::IsDeaf { .. });
         let is_due = !self.commands.is_empty() || self.due_at() < until || must_listen && is_deaf;
         if !is_due {
             return None;
@@ -432,6 +432,22 @@ mod tests {
         table.io_thread_falls_asleep(due);
         table.sleeping.must_listen = true;
         assert_eq!(table.must_wake(false), None);
+    }
+
+    #[test]
+    fn a_lock_that_begins_to_linger_while_a_caller_drives_wakes_the_thread_at_the_end_of_the_drive()
+    {
+        let (mut table, now) = new_table();
+        let due = now + Duration::from_secs(1);
+        table.io_thread_falls_asleep(due);
+        assert!(table.begin_drive(0));
+        assert!(table.leaves_sockets_until(now).is_some());
+        table.fall_asleep(Place::Sockets, due);
+        table.sleeping.must_listen = true;
+        assert_eq!(table.must_wake(false), None, "the driving caller hears");
+        table.sleeping.wake();
+        let _end = table.end_drive(Some(due), 0);
+        assert_eq!(table.must_wake(false), Some(Place::Gate));
     }
 
     #[test]
