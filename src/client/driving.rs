@@ -291,7 +291,8 @@ impl Table {
 
     /// A caller that does not block leaves commands. Returns whether it drives, to write them.
     pub(super) fn begin_writing(&mut self) -> bool {
-        let is_idle = matches!(self.sleeping.asleep, Some((Place::Gate, _)));
+        let is_idle = matches!(self.sleeping.asleep, Some((Place::Gate, _)))
+            && self.sleeping.io_thread != IoThread::Up;
         is_idle && !self.commands.is_empty() && self.begin_drive(0)
     }
 
@@ -448,6 +449,27 @@ mod tests {
         table.sleeping.wake();
         let _end = table.end_drive(Some(due), 0);
         assert_eq!(table.must_wake(false), Some(Place::Gate));
+    }
+
+    /// The thread may run the program's own code, which drops a guard: to drive then would be to wait
+    /// for itself.
+    #[test]
+    fn a_caller_that_does_not_block_does_not_drive_while_the_thread_is_up() {
+        let (mut table, now) = new_table();
+        let due = now + Duration::from_secs(1);
+        assert_eq!(table.io_thread_falls_asleep(due), (Place::Gate, due));
+        assert_eq!(table.leaves_sockets_until(now), None, "a node's answer wakes it");
+        table.commands.push(Command::Close);
+        assert!(!table.begin_writing());
+        // A result waits to be handed out, so the thread does not sleep.
+        table.take_commands(&mut Vec::new());
+        table.io_thread_falls_asleep(Instant::default());
+        table.commands.push(Command::Close);
+        assert!(!table.begin_writing());
+        table.take_commands(&mut Vec::new());
+        assert_eq!(table.io_thread_falls_asleep(due), (Place::Gate, due));
+        table.commands.push(Command::Close);
+        assert!(table.begin_writing(), "it sleeps");
     }
 
     #[test]
