@@ -54,8 +54,9 @@ impl Table {
         let here = self.queues.at(queue);
         let holder = here.holder.filter(|holder| holder.valid_until > now);
         let is_contended = here.competitor.is_some() || here.first.is_some();
-        if patience.is_patient && (is_contended || holder.is_some()) {
-            // A holder whose time seems to be over blocks the queue, so the table checks it again.
+        if patience.is_patient && (is_contended || here.holder.is_some()) {
+            // The client may have extended a lease whose time seems to be over. So the call waits
+            // behind it until the driving thread has looked.
             let holder_ends = here.holder.map_or(Instant::MAX, |holder| holder.valid_until);
             self.queues.push(queue, call, &mut self.calls);
             self.counting.queues(true);

@@ -1,4 +1,5 @@
-//! Tests of locks that linger, on the table alone: the test sets the time and the nodes' answers.
+//! Tests of locks that linger, and of queues, on the table alone: the test sets the time and the
+//! nodes' answers.
 
 use std::time::Duration;
 
@@ -287,5 +288,18 @@ pub(super) fn a_lock_that_lingers_is_released_at_the_end_of_its_client() {
         desk.drops(held);
         desk.table.close(&mut Vec::new());
         assert_eq!(desk.commands(), ["release"]);
+    });
+}
+
+/// The client may have extended the first lease, and the driving thread has not looked yet.
+#[test]
+fn a_call_waits_behind_no_slot_whose_time_seems_to_be_over_while_another_is_free() {
+    once(|| {
+        let mut desk = Desk::new();
+        let options = LockOptions::new(TTL).slots(2).retry(Retry::default());
+        let _held = desk.wins(&options);
+        desk.now = desk.now + VALIDITY;
+        desk.asks(&options);
+        assert_eq!(desk.commands(), ["acquire"]);
     });
 }

@@ -129,10 +129,10 @@ impl Queues {
         };
         let len = |key: &Key| {
             let queue = self.by_key.get(key).map(|index| self.at(*index));
-            let is_held = |queue: &KeyQueue| queue.holder.is_some_and(|it| it.valid_until > now);
-            let is_held = queue.is_some_and(is_held);
-            let len = queue.map_or(0, |queue| queue.refs).saturating_add(is_held.into());
-            (is_held && !is_patient, len)
+            let holder = queue.and_then(|queue| queue.holder);
+            // The client may have extended a lease whose time seems to be over.
+            let len = queue.map_or(0, |queue| queue.refs).saturating_add(holder.is_some().into());
+            (!is_patient && holder.is_some_and(|it| it.valid_until > now), len)
         };
         let key = (0..slots).map(|slot| key::slot(name, slot)).min_by_key(len)?;
         self.enter_with(&key, slots)

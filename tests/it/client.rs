@@ -266,6 +266,18 @@ fn a_lease_is_handed_on_only_where_its_token_is_unknown_and_enough_of_it_is_left
     assert!(!is_handed_on(&shared, guard, patient(TTL), drop).0, "switched off");
 }
 
+/// Since the first deadline of such a lease has passed, no call has waited for it.
+#[test]
+fn a_lease_that_is_kept_alive_beyond_its_first_deadline_is_handed_on() {
+    let (nodes, shared) = embedded(|config| config);
+    let kept = || patient(ms(1_000)).keep_alive();
+    let guard = shared.lock("k", kept()).wait().expect("the lock is free");
+    let first = guard.deadline();
+    assert!(eventually(PATIENCE, || redbolt::now() > first) && guard.is_valid());
+    assert!(is_handed_on(&shared, guard, kept(), drop).0);
+    is_clean(&nodes, &shared);
+}
+
 #[test]
 fn a_lease_that_is_given_away_leaves_its_waiters_to_the_nodes() {
     let (nodes, shared) = embedded(|config| config);
