@@ -422,7 +422,7 @@ impl Locks {
             slot.granted.insert(id);
         }
         // A first SET may still run at a node that gets the token of a lease again.
-        let is_second = slot.state() == TokenState::Held && slot.tainted.contains(id);
+        let is_second = slot.tainted.contains(id);
         if !is_second {
             slot.unanswered.remove(id);
         }

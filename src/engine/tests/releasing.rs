@@ -211,6 +211,27 @@ pub(super) fn a_live_lease_owes_nothing_for_an_unanswered_set_until_it_is_releas
     assert_eq!(rig.waiting(2), ["DELIFEQ"]);
 }
 
+/// The first SET may still run, behind the release. The answer to the second says nothing of it.
+#[test]
+fn a_release_is_repeated_behind_a_first_set_though_the_node_answers_a_second() {
+    for answer in ["+OK\r\n", "_\r\n"] {
+        let mut rig = Rig::new(3);
+        rig.acquire("a");
+        rig.answer_all(0..2, "+OK\r\n");
+        let lease = rig.locked();
+        rig.lose(2);
+        rig.connect(2);
+        rig.engine.extend(lease, TTL, rig.now).unwrap();
+        rig.answer(2, "_\r\n");
+        assert_eq!(rig.waiting(2), ["SET"]);
+        rig.engine.release(lease, rig.now);
+        rig.answer(2, answer);
+        rig.answer(2, ":1\r\n");
+        rig.advance(51 * MS);
+        assert_eq!(rig.waiting(2), ["DELIFEQ"], "once more, behind {answer:?}");
+    }
+}
+
 #[test]
 pub(super) fn an_unknown_command_steps_down_and_the_release_is_sent_again() {
     let mut rig = Rig::new(1);
