@@ -8,9 +8,9 @@
 //! - The deadline counts from a clock reading from before the call first made the offer. Each node
 //!   writes the token later, so its key lives at least until the deadline. No clock of another
 //!   client enters, and neither does the time of receipt.
-//! - From the moment at which a compare-and-delete of the token is written or owed to a node, no
-//!   grant by that node counts: the node is tainted. Once it is written, no grant by the same server
-//!   as another node counts, either.
+//! - From the moment at which a compare-and-delete of the token is written to a node, no grant by
+//!   that node counts: the node is tainted. No grant by the same server as another node counts,
+//!   either. A delete that is only owed is void once the offer is a lease.
 //! - The client deletes a token only while it knows that the token belongs to one of its own ended
 //!   offers. A token that it does not know, or has given away, stays until its TTL ends.
 //! - The client remembers an ended offer, used or not, for as long as a late script may still write
@@ -390,8 +390,6 @@ impl Locks {
             slot.unanswered.insert(id);
             // A lease deletes its key by its own release.
             if slot.state() == TokenState::Offered || slot.state().is_deleted() {
-                slot.tainted.insert(id);
-                slot.set(Mark::DOUBTED, true);
                 self.owe(id, slot_index, now);
             }
         }

@@ -236,3 +236,22 @@ fn a_late_word_does_not_settle_a_set_of_an_extension() {
         assert_eq!(rig.waiting(2), ["DELIFEQ"], "once more, released before: {is_released}");
     }
 }
+
+/// The client owed the node a delete of the offer. It has written none, and owes none for a lease.
+#[test]
+fn a_node_that_was_away_when_a_lock_was_taken_over_gets_the_token_by_an_extension() {
+    let mut rig = rig(3);
+    offering(&mut rig);
+    rig.lose(2);
+    told(&mut rig, 0);
+    told(&mut rig, 1);
+    let lease = rig.locked();
+    rig.connect(2);
+    subscribed_again(&mut rig, 2);
+    rig.engine.extend(lease, TTL, rig.now).unwrap();
+    for answer in ["_\r\n", "+OK\r\n"] {
+        assert_eq!(rig.waiting(2), ["SET"]);
+        rig.answer(2, answer);
+    }
+    assert_eq!(rig.engine.votes(lease).count(), 3);
+}
