@@ -308,11 +308,16 @@ pub(super) fn announce_from(rig: &mut Rig, waiter: &[u8], token: &[u8; 20], age_
 }
 
 fn announced(rig: &mut Rig, waiter: &[u8], token: &[u8; 20]) {
+    rig.pass();
+    unread(rig, waiter, token);
+}
+
+/// The same, where no pass came before.
+fn unread(rig: &mut Rig, waiter: &[u8], token: &[u8; 20]) {
     let text = [&[1, 0][..], waiter, token, &[0; 8], &[0, 0], b"a"].concat();
     let channel = messages(rig);
     let head =
         format!(">3\r\n$7\r\nmessage\r\n${}\r\n{channel}\r\n${}\r\n", channel.len(), text.len());
-    rig.pass();
     rig.receive(0, &[head.as_bytes(), &text, b"\r\n"].concat());
 }
 
@@ -401,6 +406,23 @@ pub(super) fn a_waiter_that_was_silent_for_long_is_woken() {
         let lease = waited_for(&mut rig, age_ms);
         rig.engine.release(lease, rig.now);
         assert!((0..3).all(|index| rig.waiting(index)[0] == command), "{age_ms} ms");
+    }
+}
+
+/// The holder stood still. The waiter may be gone since it announced itself.
+#[test]
+fn a_waiter_whose_announcement_may_have_lain_unread_for_long_is_woken() {
+    for (still, command) in [(400 * MS, "EVAL"), (600 * MS, "DELIFEQ")] {
+        let mut rig = rig(3);
+        rig.acquire_with("a", LockOptions::new(TTL).keep_alive());
+        rig.answer_all(0..3, "+OK\r\n");
+        let lease = rig.locked();
+        rig.advance(TTL / 3 - 100 * MS);
+        rig.now = rig.now + still;
+        let token = token_bytes(&rig, lease);
+        unread(&mut rig, &listed(OTHER.as_bytes(), 1, b"ABCDEFGH0123456789ab"), &token);
+        rig.engine.release(lease, rig.now);
+        assert!((0..3).all(|index| rig.waiting(index)[0] == command), "{still:?}");
     }
 }
 

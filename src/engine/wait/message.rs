@@ -266,22 +266,23 @@ pub(super) struct Entry {
 pub(super) struct Receipt {
     pub(super) node: NodeId,
     pub(super) now: Instant,
-    /// When it was sent: no later than `sent`, and no earlier than `sent_after`.
-    pub(super) sent: Instant,
-    pub(super) sent_after: Instant,
+    /// It may have lain unread since then.
+    pub(super) last_pass: Instant,
+    /// How many nanoseconds it took at the least.
+    pub(super) on_its_way: u64,
 }
 
 impl Entry {
     /// The entry for a call that a message lists.
     pub(super) fn of(listed: Listed, receipt: &Receipt) -> Self {
-        let waited_ns = u64::from(listed.waited_us) * 1000;
+        let waited_ns = (u64::from(listed.waited_us) * 1000).saturating_add(receipt.on_its_way);
         Self {
             id: listed.id,
             until: receipt.now.plus_millis(listed.wait_ms),
-            since: receipt.sent.minus_nanos(waited_ns),
-            not_before: receipt.sent_after.minus_nanos(waited_ns),
+            since: receipt.now.minus_nanos(waited_ns),
+            not_before: receipt.last_pass.minus_nanos(waited_ns),
             node: receipt.node,
-            seen: receipt.now.minus_nanos(u64::from(listed.age_ms) * 1_000_000),
+            seen: receipt.last_pass.minus_nanos(u64::from(listed.age_ms) * 1_000_000),
             offer: listed.offer,
         }
     }

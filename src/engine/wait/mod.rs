@@ -533,11 +533,6 @@ fn entries(message: &Message<'_>, node: NodeId, with_sender: bool, view: &View<'
     let sender = with_sender.then_some(message.sender);
     let listed = sender.into_iter().chain(message.list());
     let on_its_way = u64::try_from(view.round_trip.as_nanos() / 2).unwrap_or(0);
-    let receipt = Receipt {
-        node,
-        now: view.now,
-        sent: view.now.minus_nanos(on_its_way),
-        sent_after: view.last_pass.minus_nanos(on_its_way),
-    };
+    let receipt = Receipt { node, now: view.now, last_pass: view.last_pass, on_its_way };
     listed.map(|listed| Entry::of(listed, &receipt)).collect()
 }
