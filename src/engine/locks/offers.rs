@@ -452,7 +452,11 @@ impl Locks {
         slot.holds.insert(id);
         // The count of references has 16 bits and must not wrap around, however often a message is
         // repeated: by now many deletes are on their way.
-        if slot.refs < u16::MAX / 2 {
+        let has_room = slot.refs < u16::MAX / 2;
+        if has_room && slot.state() == TokenState::Offered {
+            // A debt is void once the offer is a lease.
+            self.owe(id, slot_index, now);
+        } else if has_room {
             self.send_release(id, slot_index, &mut None, now);
         }
     }

@@ -10,6 +10,7 @@
 //!   certainly ended. A full list of debts drops one.
 //! - The holder counts its lease as ended from the moment at which the scripts are written,
 //!   whatever the nodes answer.
+//! - The answer to a delete counts in the release of its lock, and nowhere else.
 //! - A node that answers a script with an error gets the plain release at once, and no script for a
 //!   while. After a lost script the client owes the delete of the holder's own token, never the
 //!   waiter's.
@@ -253,9 +254,9 @@ impl Locks {
     /// coming back.
     fn release_unpaid(&mut self, id: NodeId, slot_index: SlotIndex) {
         if !self.nodes.at(id).is_on_the_way()
-            && let Some(op) = self.slots.at(slot_index).op
+            && let Some(tally) = self.tally_of_release(slot_index)
         {
-            self.ops.at_mut(op).tally.open.remove(id);
+            tally.open.remove(id);
         }
         self.decide_release(slot_index);
     }
@@ -394,15 +395,14 @@ impl Locks {
         deleted: bool,
         now: Now,
     ) {
-        let slot = self.slots.at_mut(slot_index);
-        if let Some(op) = slot.op {
-            let tally = &mut self.ops.at_mut(op).tally;
+        if let Some(tally) = self.tally_of_release(slot_index) {
             if deleted {
                 tally.yes(id);
             } else {
                 tally.no(id);
             }
         }
+        let slot = self.slots.at_mut(slot_index);
         // A SET went over a connection that died, or a holder's script is on its way: either may
         // run after this release. The node would tell of a script, and the client then deletes its
         // key. Of a SET, which only an extension sends for an offer, it would tell nothing.
@@ -436,10 +436,8 @@ impl Locks {
             }
             return self.owe_refused(id, slot_index, again, now);
         };
-        let slot = self.slots.at_mut(slot_index);
         // The first answer is the release's result, which a caller may still await.
-        if let Some(op) = slot.op {
-            let tally = &mut self.ops.at_mut(op).tally;
+        if let Some(tally) = self.tally_of_release(slot_index) {
             // A missing key proves nothing: the release may have run before its connection
             // ended, or the node may have restarted without the key.
             if deleted && tally.open.contains(id) {
@@ -451,10 +449,18 @@ impl Locks {
         if again {
             self.owe_again(id, slot_index, now);
         } else {
+            let slot = self.slots.at_mut(slot_index);
             slot.unanswered.remove(id);
             slot.holds.remove(id);
         }
         self.decide_release(slot_index);
+    }
+
+    /// The votes of a release. A node may answer the delete of an offer while the client extends the
+    /// lease of that offer.
+    fn tally_of_release(&mut self, slot_index: SlotIndex) -> Option<&mut Tally> {
+        let op = self.ops.at_mut(self.slots.at(slot_index).op?);
+        (op.kind == OpKind::Release).then_some(&mut op.tally)
     }
 
     /// The connection ended before the debt was answered.

@@ -255,3 +255,26 @@ fn a_node_that_was_away_when_a_lock_was_taken_over_gets_the_token_by_an_extensio
     }
     assert_eq!(rig.engine.votes(lease).count(), 3);
 }
+
+/// A node without a vote tells of the offer, and gets a delete. The node answers the delete when the
+/// client extends the lease already.
+#[test]
+fn the_answer_to_the_delete_of_an_offer_extends_no_lease() {
+    let mut rig = rig(3);
+    offering(&mut rig);
+    reconnect(&mut rig);
+    rig.answer(2, ":0\r\n");
+    told(&mut rig, 2);
+    assert_eq!(rig.waiting(2), ["DELIFEQ"]);
+    told(&mut rig, 0);
+    told(&mut rig, 1);
+    let lease = rig.locked();
+    rig.engine.extend(lease, TTL, rig.now).unwrap();
+    assert_eq!((rig.waiting(0), rig.waiting(2)), (vec!["SET".into()], vec!["DELIFEQ".into()]));
+    rig.answer(2, ":1\r\n");
+    rig.answer(0, "+OK\r\n");
+    let event = rig.engine.poll_event(rig.now);
+    assert!(event.is_none(), "one node has extended it: {event:?}");
+    rig.answer(1, "+OK\r\n");
+    assert!(matches!(rig.engine.poll_event(rig.now), Some(Event::Extend { result: Ok(()), .. })));
+}

@@ -244,6 +244,19 @@ fn a_flood_of_one_token_wraps_no_count() {
     }
 }
 
+/// The same of an offer that is open, through a node without a vote that answers nothing.
+#[test]
+fn a_flood_of_one_open_offer_wraps_no_count() {
+    let mut rig = rig(3);
+    offering(&mut rig);
+    rig.lose(1);
+    rig.connect(1);
+    let message = transfer(&rig, &offered(&rig), 1);
+    for _ in 0..70_000 {
+        rig.receive(1, &message);
+    }
+}
+
 /// An announcement that comes in between does not reset the number of transfers.
 #[test]
 fn transfers_in_a_row_are_counted_although_somebody_else_announced() {
