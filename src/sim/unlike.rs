@@ -17,7 +17,7 @@ use super::plan::Plan;
 use super::random::Random;
 use super::sets::SLOTTED;
 use super::task::key_name;
-use super::world::World;
+use super::world::{Phase, World};
 use crate::config::Config;
 use crate::quorum::{NodeId, NodeMask, Quorum};
 use crate::rules::Kind;
@@ -176,10 +176,13 @@ impl World {
         let is_exchanging =
             |client: &SimClient| client.has_new_lists || client.engine.is_exchanging();
         let is_done = !self.clients.iter().any(is_exchanging);
+        // At the end the judge wants every node to vote, so no client connects anew by then.
+        let goes_on = self.phase != Phase::Progress
+            || self.clients.iter().any(|client| !client.goals.is_empty());
         // All leases that began before are over: the drift is taken off them.
         let wait = self.plan.max_ttl_ms * MS;
         let next = match change {
-            Change::Old if self.random.chance(100) => Change::ToBoth,
+            Change::Old if goes_on && self.random.chance(100) => Change::ToBoth,
             Change::ToBoth if is_done => Change::Both(self.now),
             Change::Both(since) if self.now >= since + wait => Change::ToNew,
             Change::ToNew if is_done => {
