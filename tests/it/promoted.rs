@@ -6,7 +6,7 @@ use std::time::Duration;
 use redbolt::{Cause, Client, Config, FailoverGuard, LockError, now};
 
 use super::common::{
-    PATIENCE, RealServer, available_kinds, causes, eventually_at, ms, on_each_kind, settled_nodes,
+    PATIENCE, RealServer, available_kinds, causes, eventually, ms, on_each_kind, settled_nodes,
 };
 
 /// The longest TTL of these locks, and so about the time for which a node does not vote.
@@ -22,11 +22,6 @@ fn config(server: &RealServer) -> Config {
 
 fn guarded(server: &RealServer) -> Config {
     Config::new([server.url()]).expect("an address").max_ttl(MAX_TTL).node_timeout(ms(500))
-}
-
-/// Whether `condition` becomes true within `limit`. Mostly each look is a client of its own.
-fn eventually(limit: Duration, condition: impl FnMut() -> bool) -> bool {
-    eventually_at(ms(50), limit, condition)
 }
 
 /// The result for a client that has never met the server.

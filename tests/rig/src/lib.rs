@@ -41,7 +41,7 @@ pub use relay::{Relay, Trick};
 pub use server::{RealServer, directory, is_stopped};
 pub use tls_server::{TLS_KINDS, TlsServer};
 pub use wait::{
-    PATIENCE, SLACK, StopAtEnd, TTL, ends_within, eventually, eventually_at, ms, now, soon_after,
-    timed, uninterrupted,
+    PATIENCE, SLACK, StopAtEnd, TTL, ends_within, eventually, ms, now, soon_after, timed,
+    uninterrupted,
 };
 pub use wire::{Wire, port_of, request};

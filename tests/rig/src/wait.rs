@@ -26,22 +26,19 @@ pub fn now() -> Duration {
     Duration::new(seconds, nanos)
 }
 
-/// Whether `condition` becomes true within `limit`.
-pub fn eventually(limit: Duration, condition: impl FnMut() -> bool) -> bool {
-    eventually_at(ms(5), limit, condition)
-}
-
-/// As [`eventually`], with so much time between two looks, where each look costs a client of its own.
-pub fn eventually_at(pace: Duration, limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
-    let end = now() + limit;
+/// Whether `condition` becomes true within `limit`. It looks less often the longer it waits, for a look may
+/// start a process.
+pub fn eventually(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
+    let begin = now();
     loop {
         if condition() {
             return true;
         }
-        if now() >= end {
+        let waited = now() - begin;
+        if waited >= limit {
             return false;
         }
-        thread::sleep(pace);
+        thread::sleep((waited / 10).clamp(ms(5), ms(50)));
     }
 }
 
