@@ -310,7 +310,7 @@ impl Locks {
         } else if may_be_first {
             self.led_back.insert(id);
         }
-        for index in self.leases_held() {
+        for index in self.locks() {
             let slot = self.slots.at_mut(index);
             if is_reborn {
                 slot.tainted.remove(id);
@@ -345,7 +345,7 @@ impl Locks {
         for left in self.unsettled.iter_mut().filter(|left| left.nodes.contains(from)) {
             left.nodes.insert(to);
         }
-        for index in self.leases_held() {
+        for index in self.locks() {
             let slot = self.slots.at_mut(index);
             if is_any || slot.tainted.contains(from) {
                 slot.tainted.insert(to);
@@ -357,10 +357,10 @@ impl Locks {
         }
     }
 
-    /// The slots of all leases.
-    fn leases_held(&self) -> Vec<SlotIndex> {
-        let held = self.slots.iter().filter(|(_, slot)| slot.state() == TokenState::Held);
-        held.map(|(index, _)| index).collect()
+    /// The slots of all leases, and of all attempts that may become leases.
+    fn locks(&self) -> Vec<SlotIndex> {
+        let locks = self.slots.iter().filter(|(_, slot)| slot.state().is_lock());
+        locks.map(|(index, _)| index).collect()
     }
 
     // ---- claims ----
