@@ -11,7 +11,8 @@
 //!   node never gets the token again, unless it restarted, was a replica, or was silent for a TTL.
 //! - An extension by a master that may fail over counts only where its grant would: another master
 //!   may grant in its name.
-//! - A server has one vote in an extension, even if the addresses of several nodes lead to it.
+//! - A server has one vote in an extension, even if the addresses of several nodes lead to it. It gets
+//!   extensions at one of them.
 //! - Only a node that may vote gets the token. One that has restarted gives nobody a vote until all
 //!   that it may have forgotten is over.
 //! - Such a SET is a SET: the release goes behind it, and its node may hold the key meanwhile.
@@ -191,7 +192,7 @@ impl Locks {
     ) -> bool {
         let node = self.nodes.at(id);
         // It would run behind or in front of the one that goes to the server's other address.
-        let is_second = node.state().refused_for() == Cause::Duplicate;
+        let is_second = self.nodes.is_second_address(id);
         let step = node.dialect.extend.filter(|_| node.can_be_asked() && !is_second);
         let Some(step) = step else { return false };
         // The count of references has 16 bits and must not wrap around; half of it is left for the
@@ -393,14 +394,10 @@ impl Locks {
         phase: Phase,
         now: Now,
     ) {
-        let slot = self.slots.at_mut(slot_index);
-        slot.tainted.insert(id);
-        if slot.state() == TokenState::GivenAway {
-            let lease = self.slots.lease_id(slot_index);
-            let left = self.unsettled.iter_mut().find(|left| left.lease == lease);
-            left.into_iter().for_each(|left| left.nodes.insert(id));
-            return;
+        for node in self.nodes.elsewhere(id).union(NodeMask::of(id)) {
+            self.doubt(node, slot_index);
         }
+        let slot = self.slots.at(slot_index);
         let is_wanted = slot.phase == phase && slot.state() == TokenState::Held;
         if let Some(index) = slot.op.filter(|_| is_wanted) {
             self.ops.at_mut(index).tally.no(id);

@@ -345,6 +345,13 @@ impl Locks {
         for left in self.unsettled.iter_mut().filter(|left| left.nodes.contains(from)) {
             left.nodes.insert(to);
         }
+        // An extension that goes to the other address may run in front of these.
+        let pending: Vec<Request> = self.nodes.at(from).pending().map(|it| it.request).collect();
+        for request in pending {
+            if let Request::Extend { slot, .. } = request {
+                self.doubt(to, slot);
+            }
+        }
         for index in self.locks() {
             let slot = self.slots.at_mut(index);
             if is_any || slot.tainted.contains(from) {
@@ -354,6 +361,17 @@ impl Locks {
                 slot.unanswered.insert(to);
                 slot.holds.insert(to);
             }
+        }
+    }
+
+    /// The server that the node's address leads to may run an extension of the lease late.
+    pub(super) fn doubt(&mut self, id: NodeId, slot_index: SlotIndex) {
+        let slot = self.slots.at_mut(slot_index);
+        slot.tainted.insert(id);
+        if slot.state() == TokenState::GivenAway {
+            let lease = self.slots.lease_id(slot_index);
+            let left = self.unsettled.iter_mut().find(|left| left.lease == lease);
+            left.into_iter().for_each(|left| left.nodes.insert(id));
         }
     }
 

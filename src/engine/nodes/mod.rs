@@ -311,6 +311,16 @@ impl Nodes {
         others.filter(|&other| self.at(other).has_met(&identity)).collect()
     }
 
+    /// Whether the server of the node gets extensions at the address of another node.
+    pub(super) fn is_second_address(&self, id: NodeId) -> bool {
+        let refused_for = |id| self.at(id).state().refused_for();
+        let is_first = |other: NodeId| {
+            self.at(other).is_connected() && (refused_for(other) == Cause::None || other < id)
+        };
+        refused_for(id) == Cause::Duplicate
+            || refused_for(id) != Cause::None && self.elsewhere(id).into_iter().any(is_first)
+    }
+
     /// The node answered TIME.
     pub(super) fn time_told(&mut self, id: NodeId, answer: crate::command::Answer, now: Now) {
         let node = self.at_mut(id);

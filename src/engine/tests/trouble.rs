@@ -5,6 +5,8 @@ use crate::guards::FailoverGuard;
 use crate::rules;
 
 const LOADING: &str = "-LOADING Valkey is loading the dataset in memory\r\n";
+/// The facts of the server that a rig has as node 0.
+const AT_0: &str = "run_id:0\r\nconnected_slaves:0\r\nuptime_in_seconds:9999\r\n";
 const READONLY: &str = "-READONLY You can't write against a read only replica.\r\n";
 
 fn guarded(nodes: usize) -> Rig {
@@ -140,22 +142,6 @@ fn of_two_addresses_of_one_server_one_gets_extensions() {
     assert!(matches!(event, Some(Event::Extend { result: Ok(()), .. })), "{event:?}");
 }
 
-/// Neither address has a vote, whatever the other is.
-#[test]
-fn a_server_that_is_refused_at_two_addresses_has_one_vote_for_an_extension() {
-    const INFO: &str = "run_id:1\r\nconnected_slaves:0\r\nuptime_in_seconds:9999\r\n\
-                        maxmemory_policy:allkeys-lru\r\n";
-    for order in [[0, 1], [1, 0]] {
-        let mut rig = Rig::new(3);
-        let lease = rig.lease("a");
-        (0..2).for_each(|index| rig.lose(index));
-        (0..2).for_each(|index| rig.greet(index, HELLO, INFO));
-        rig.engine.extend(lease, TTL, rig.now).unwrap();
-        rig.answer_all(order, "+OK\r\n");
-        assert!(rig.engine.poll_event(rig.now).is_none(), "one server has answered");
-    }
-}
-
 /// The address of node 1 comes to lead to the server that has just extended as node 0.
 #[test]
 fn a_server_that_answers_at_two_addresses_in_turn_has_one_vote_for_an_extension() {
@@ -167,7 +153,7 @@ fn a_server_that_answers_at_two_addresses_in_turn_has_one_vote_for_an_extension(
     rig.lose(0);
     rig.until_wanted(0);
     rig.engine.handle_lost(node(0), Cause::ConnectionRefused, rig.now);
-    rig.greet(1, HELLO, "run_id:0\r\nconnected_slaves:0\r\nuptime_in_seconds:9999\r\n");
+    rig.greet(1, HELLO, AT_0);
     assert_eq!(rig.waiting(1), ["SET"]);
     rig.answer(1, "+OK\r\n");
     assert!(rig.engine.poll_event(rig.now).is_none(), "one server has answered");
@@ -386,4 +372,60 @@ pub(super) fn a_grant_that_may_have_come_long_after_a_look_does_not_count() {
             assert_eq!(is_won, counts, "{command} {pause}");
         }
     }
+}
+
+/// Node 0 is refused, and has not answered a shorter extension. The address of node 2 comes to lead to
+/// its server.
+#[test]
+fn a_server_that_may_still_run_a_shorter_extension_gets_no_longer_one_at_another_address() {
+    let mut rig = Rig::new(3);
+    let lease = rig.lease("a");
+    rig.engine.extend(lease, TTL, rig.now).unwrap();
+    rig.answer(0, "-NOAUTH Authentication required.\r\n");
+    rig.answer_all(1..3, "+OK\r\n");
+    rig.engine.poll_event(rig.now).unwrap();
+    assert_eq!(state(&rig, 0), NodeState::Refused);
+    rig.engine.extend(lease, TTL / 2, rig.now).unwrap();
+    assert_eq!(rig.waiting(0), ["SET"]);
+    rig.answer_all(1..3, "+OK\r\n");
+    rig.engine.poll_event(rig.now).unwrap();
+    rig.lose(2);
+    rig.greet(2, HELLO, AT_0);
+    assert_eq!(state(&rig, 2), NodeState::Admitted);
+    rig.engine.extend(lease, TTL, rig.now).unwrap();
+    assert_eq!(rig.waiting(2), Vec::<String>::new());
+}
+
+/// The address of node 2 comes to lead to the server of node 0.
+#[test]
+fn a_server_that_is_refused_at_one_address_gets_extensions_at_the_other_alone() {
+    let mut rig = Rig::new(3);
+    let lease = rig.lease("a");
+    rig.engine.extend(lease, TTL, rig.now).unwrap();
+    rig.answer(0, "-NOAUTH Authentication required.\r\n");
+    rig.answer_all(1..3, "+OK\r\n");
+    rig.engine.poll_event(rig.now).unwrap();
+    rig.lose(2);
+    rig.greet(2, HELLO, AT_0);
+    rig.engine.extend(lease, TTL, rig.now).unwrap();
+    assert_eq!((rig.waiting(0), rig.waiting(2)), (vec![], vec!["SET".into()]));
+}
+
+/// The client loses the connection at the address by which it asks the server.
+#[test]
+fn a_server_that_is_refused_at_two_addresses_gets_extensions_at_one() {
+    const INFO: &str = "run_id:1\r\nconnected_slaves:0\r\nuptime_in_seconds:9999\r\n\
+                        maxmemory_policy:allkeys-lru\r\n";
+    let mut rig = Rig::new(3);
+    let lease = rig.lease("a");
+    (0..2).for_each(|index| rig.lose(index));
+    (0..2).for_each(|index| rig.greet(index, HELLO, INFO));
+    rig.engine.extend(lease, TTL / 2, rig.now).unwrap();
+    assert_eq!((rig.waiting(0), rig.waiting(1)), (vec!["SET".into()], vec![]));
+    rig.answer(2, "+OK\r\n");
+    rig.lose(0);
+    rig.advance(60 * MS);
+    while rig.engine.poll_event(rig.now).is_some() {}
+    rig.engine.extend(lease, TTL, rig.now).unwrap();
+    assert_eq!(rig.waiting(1), Vec::<String>::new(), "it may run the shorter one yet");
 }
