@@ -416,14 +416,18 @@ impl Locks {
         if let Some(index) = self.slots.at(slot_index).op
             && rules::is_of_round(self.ops.at(index).round.written.contains(id))
         {
+            let is_counted =
+                vote == Vote::Granted && self.is_first_of_server(id, self.ops.at(index).tally.yes);
             let op = self.ops.at_mut(index);
             op.round.written.remove(id);
             match vote {
-                Vote::Granted => op.tally.yes(id),
+                Vote::Granted => {}
                 Vote::Denied => op.blame(id, Cause::Held),
                 Vote::Failed(cause) | Vote::Unknown(cause) => op.blame(id, cause),
             }
-            if vote != Vote::Granted {
+            if is_counted {
+                op.tally.yes(id);
+            } else {
                 op.tally.no(id);
             }
             self.decide_extension(slot_index, now);

@@ -429,3 +429,25 @@ fn a_server_that_is_refused_at_two_addresses_gets_extensions_at_one() {
     rig.engine.extend(lease, TTL, rig.now).unwrap();
     assert_eq!(rig.waiting(1), Vec::<String>::new(), "it may run the shorter one yet");
 }
+
+/// The server has extended the key as node 0. As node 1 it lacks the key.
+#[test]
+fn a_server_that_gets_the_token_again_at_another_address_has_one_vote() {
+    let mut rig = Rig::new(3);
+    rig.acquire("a");
+    rig.answer_all([0, 2], "+OK\r\n");
+    let lease = rig.locked();
+    (1..3).for_each(|index| rig.lose(index));
+    rig.engine.extend(lease, TTL, rig.now).unwrap();
+    rig.answer(0, "+OK\r\n");
+    rig.lose(0);
+    rig.until_wanted(0);
+    rig.engine.handle_lost(node(0), Cause::ConnectionRefused, rig.now);
+    rig.greet(1, HELLO, AT_0);
+    rig.answer(1, "_\r\n");
+    assert_eq!(rig.waiting(1), ["SET"]);
+    assert_eq!(rig.inbox[1][0][3], "NX");
+    rig.answer(1, "+OK\r\n");
+    let event = rig.engine.poll_event(rig.now);
+    assert!(event.is_none(), "one server has answered: {event:?}");
+}
