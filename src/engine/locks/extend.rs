@@ -295,7 +295,8 @@ impl Locks {
         let slot = self.slots.at_mut(slot_index);
         // No later command has begun: decided or not, this extension still applies.
         let is_wanted = slot.phase == phase && slot.state() == TokenState::Held;
-        let current = slot.op.filter(|_| is_wanted);
+        // Numbers repeat after 65,536 extensions, so an old answer may have the number of this one.
+        let current = slot.op.filter(|&op| is_wanted && self.ops.at(op).tally.open.contains(id));
         let is_missing = matches!(answer, Answer::Null | Answer::Zero);
         let answer = rules::answer_to_extension(answer, is_missing, Answer::Ok);
         match answer {

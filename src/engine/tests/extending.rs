@@ -532,3 +532,27 @@ fn an_extension_that_a_quorum_confirms_behind_the_old_deadline_is_a_loss() {
         assert!(matches!(again, Err(ExtendError::Expired)), "{again:?}");
     }
 }
+
+/// The number of an extension has 16 bits. A node that is stalled answers the first of so many.
+#[test]
+fn an_answer_does_not_count_in_the_extension_that_has_the_same_number() {
+    let mut rig = Rig::new(3);
+    let lease = rig.lease("a");
+    rig.engine.extend(lease, TTL, rig.now).unwrap();
+    rig.answer_all(0..2, "+OK\r\n");
+    assert!(extended(&mut rig).unwrap().is_ok());
+    rig.advance(1_000 * MS);
+    assert_eq!(rig.waiting(2), ["SET"]);
+    for _ in 1..=u16::MAX {
+        rig.engine.extend(lease, TTL, rig.now).unwrap();
+        rig.answer_all(0..2, "+OK\r\n");
+        assert!(extended(&mut rig).unwrap().is_ok());
+    }
+    rig.engine.extend(lease, TTL, rig.now).unwrap();
+    assert_eq!(rig.waiting(2), ["SET"], "it is stalled");
+    rig.answer(2, "+OK\r\n");
+    rig.answer(0, "+OK\r\n");
+    assert!(extended(&mut rig).is_none(), "one node has extended it");
+    rig.answer(1, "+OK\r\n");
+    assert!(extended(&mut rig).unwrap().is_ok());
+}
