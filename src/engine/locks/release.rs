@@ -428,7 +428,9 @@ impl Locks {
         now: Now,
     ) {
         let Some(deleted) = answer.deleted() else {
-            if let Some(step) = self.next_step(id, step, answer, now) {
+            if let Some(step) = self.next_step(id, step, answer, now)
+                && !self.is_debt_void(slot_index)
+            {
                 self.encode_release(slot_index, step);
                 if self.write(id, Request::Debt { slot: slot_index, step, again }, now) {
                     return;

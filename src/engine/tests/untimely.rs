@@ -427,3 +427,24 @@ fn a_server_that_may_still_run_a_delete_gets_no_extension_at_another_address() {
         assert_eq!(rig.waiting(2), Vec::<String>::new(), "taken before: {is_taken}");
     }
 }
+
+/// The lease has its own release, or belongs to another client.
+#[test]
+fn a_delete_of_an_offer_that_the_node_refuses_is_not_repeated_for_the_lease() {
+    for is_left in [false, true] {
+        let mut rig = rig(3);
+        offering(&mut rig);
+        rig.lose(2);
+        rig.connect(2);
+        subscribed_again(&mut rig, 2);
+        told(&mut rig, 0);
+        told(&mut rig, 1);
+        let lease = rig.locked();
+        if is_left {
+            rig.engine.leave(lease, rig.now);
+        }
+        assert_eq!(rig.waiting(2), ["DELIFEQ"]);
+        rig.answer(2, "-ERR unknown command 'DELIFEQ'\r\n");
+        assert_eq!(rig.waiting(2), Vec::<String>::new(), "left: {is_left}");
+    }
+}
