@@ -395,7 +395,9 @@ impl Locks {
         deleted: bool,
         now: Now,
     ) {
-        if let Some(tally) = self.tally_of_release(slot_index) {
+        // The first answer of a node counts. A second delete finds nothing.
+        let tally = self.tally_of_release(slot_index);
+        if let Some(tally) = tally.filter(|tally| tally.open.contains(id)) {
             if deleted {
                 tally.yes(id);
             } else {

@@ -448,3 +448,32 @@ fn a_delete_of_an_offer_that_the_node_refuses_is_not_repeated_for_the_lease() {
         assert_eq!(rig.waiting(2), Vec::<String>::new(), "left: {is_left}");
     }
 }
+
+/// Node 4 is away, and node 2 is slow. The client leaves the channel, and deletes the token once more.
+#[test]
+fn the_answer_to_a_second_delete_takes_none_to_the_first_back() {
+    let mut rig = rig(5);
+    rig.lose(4);
+    rig.acquire_with("a", waking::waiting());
+    (0..2).for_each(|_| settle(&mut rig));
+    (0..3).for_each(|index| told(&mut rig, index));
+    let lease = rig.locked();
+    settle(&mut rig);
+    rig.engine.unlock(lease, rig.now).unwrap();
+    rig.answer_all(0..2, ":1\r\n");
+    rig.engine.begin_close();
+    let left = confirmed(&channel(&rig));
+    for index in 0..2 {
+        assert_eq!(rig.waiting(index), ["UNSUBSCRIBE", "DELIFEQ"]);
+        rig.answer(index, &left);
+        rig.answer(index, ":0\r\n");
+    }
+    let event = rig.engine.poll_event(rig.now);
+    assert!(event.is_none(), "node 2 has not answered: {event:?}");
+    rig.answer(2, ":1\r\n");
+    let event = rig.engine.poll_event(rig.now);
+    assert!(
+        matches!(event, Some(Event::Unlock { result: Ok(Unlocked::Released), .. })),
+        "{event:?}"
+    );
+}
