@@ -440,8 +440,15 @@ impl Locks {
             }
             return self.owe_refused(id, slot_index, again, now);
         };
-        // The first answer is the release's result, which a caller may still await.
-        if let Some(tally) = self.tally_of_release(slot_index) {
+        // The first answer is the release's result, which a caller may still await. If the lock was an
+        // offer when the client paid, the release itself is still to come.
+        let is_behind = |request| {
+            matches!(request, Request::Release { slot, .. } | Request::Transfer(slot)
+                if slot == slot_index)
+        };
+        let is_first = self.slots.at(slot_index).op.is_some()
+            && !self.nodes.at(id).pending().any(|pending| is_behind(pending.request));
+        if let Some(tally) = self.tally_of_release(slot_index).filter(|_| is_first) {
             // A missing key proves nothing: the release may have run before its connection
             // ended, or the node may have restarted without the key.
             if deleted && tally.open.contains(id) {

@@ -477,3 +477,22 @@ fn the_answer_to_a_second_delete_takes_none_to_the_first_back() {
         "{event:?}"
     );
 }
+
+/// Node 2 deletes the token of the offer, which has no vote there, and not the lock.
+#[test]
+fn the_answer_to_the_delete_of_an_offer_counts_in_no_release_of_its_lease() {
+    let mut rig = rig(3);
+    offering(&mut rig);
+    rig.lose(2);
+    rig.connect(2);
+    subscribed_again(&mut rig, 2);
+    told(&mut rig, 0);
+    told(&mut rig, 1);
+    let lease = rig.locked();
+    rig.engine.unlock(lease, rig.now).unwrap();
+    assert_eq!(rig.waiting(2), ["DELIFEQ", "DELIFEQ"]);
+    rig.answer(2, ":1\r\n");
+    rig.answer(0, ":1\r\n");
+    let event = rig.engine.poll_event(rig.now);
+    assert!(event.is_none(), "one node had the lock: {event:?}");
+}
