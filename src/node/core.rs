@@ -242,7 +242,7 @@ impl Node {
     pub(crate) const fn is_greeted(&self) -> bool {
         match self.state {
             State::Admitted { .. } | State::Quarantined { .. } => true,
-            State::Refused { cause, .. } => !matches!(cause, Cause::Database),
+            State::Refused { .. } => !self.reading.facts.is_elsewhere,
             State::Disconnected { .. } | State::Connecting { .. } | State::Greeting { .. } => false,
         }
     }

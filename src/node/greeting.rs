@@ -74,6 +74,8 @@ pub(crate) struct Facts {
     pub(crate) process_id: Option<String>,
     /// The first cause against the node in its answers.
     pub(crate) fault: Option<Cause>,
+    /// The node did not select the database: commands for keys would reach other keys.
+    pub(crate) is_elsewhere: bool,
     /// The node does not know HELLO or RESP3.
     pub(crate) hello_refused: bool,
     /// This greeting is not the first on its connection, so the process is the same.
@@ -184,13 +186,13 @@ impl Facts {
         match part {
             GreetingPart::Hello => self.note_hello(reply),
             GreetingPart::Auth | GreetingPart::Select => {
-                let answer = classify(reply);
+                let (answer, is_login) = (classify(reply), part == GreetingPart::Auth);
+                self.is_elsewhere |= !is_login && answer != Answer::Ok;
                 if let Answer::Refused(cause @ (Cause::Loading | Cause::Busy | Cause::Protected)) =
                     answer
                 {
                     self.fault(cause);
                 } else if answer != Answer::Ok {
-                    let is_login = part == GreetingPart::Auth;
                     self.fault(if is_login { Cause::Credentials } else { Cause::Database });
                 }
             }

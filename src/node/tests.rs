@@ -523,3 +523,16 @@ fn what_a_server_says_of_itself_is_kept_as_plain_words() {
     assert_eq!(facts.run_id.as_deref(), Some(&*"a".repeat(64)));
     assert_eq!(facts.role.as_deref(), Some("31m9.1.2"), "no master, whatever it says later");
 }
+
+/// A server that runs a long script answers HELLO, and refuses SELECT.
+#[test]
+fn a_node_that_was_too_busy_to_select_its_database_gets_no_command_for_keys() {
+    let mut node = new_node(Login { database: 3, ..Login::default() });
+    node.handle_connected(now(0));
+    let busy = "-BUSY Redis is busy running a script.\r\n".repeat(5);
+    let answers = format!("%4\r\n{VALKEY_91}+proto\r\n:3\r\n{busy}");
+    assert_eq!(feed(&mut node, answers.as_bytes()), Ok(true));
+    assert!(conclude(&mut node, 0));
+    assert_eq!(node.cause(), Cause::Busy);
+    assert!(node.is_connected() && !node.is_greeted(), "it would reach the keys of database 0");
+}
