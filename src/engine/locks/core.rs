@@ -314,14 +314,17 @@ impl Locks {
         self.set_timer(index, Timer::Judge, at);
     }
 
-    /// Between attempts, and in a second round, a call is judged at its own end.
+    /// Between attempts, and in a second round, a call is judged at its own end. The end of a wait for
+    /// nodes is over.
     #[cold]
     pub(in crate::engine) fn end_with_call(&mut self, index: OpIndex) {
-        if rules::has_end(self.ops.at(index).plan.deadline) {
-            let op = self.ops.at_mut(index);
-            op.judge_at = Instant::MAX;
-            let at = op.plan.deadline;
+        let op = self.ops.at_mut(index);
+        op.judge_at = Instant::MAX;
+        let at = op.plan.deadline;
+        if rules::has_end(at) {
             self.judge_at(index, at);
+        } else {
+            self.timers.remove(Timer::Judge(index));
         }
     }
 

@@ -204,3 +204,22 @@ fn busy(rig: &mut Rig) -> Option<usize> {
     rig.collect();
     rig.inbox.iter().position(|inbox| !inbox.is_empty())
 }
+
+/// The first attempt waited for two nodes on their way, and for the answer of one of them.
+#[test]
+fn an_attempt_has_its_own_time_though_the_one_before_waited_for_nodes() {
+    let mut rig = Rig::unconnected(3, |config| config);
+    rig.connect(0);
+    let retry = Retry::every(40 * MS, Duration::ZERO);
+    rig.acquire_with("a", LockOptions::new(TTL).retry(retry));
+    rig.answer(0, "_\r\n");
+    rig.connect(1);
+    rig.answer(1, "_\r\n");
+    rig.connect(2);
+    rig.advance(42 * MS);
+    assert_eq!(rig.waiting(1), ["SET"], "the second attempt");
+    rig.advance(12 * MS);
+    assert_eq!(rig.waiting(1), ["SET"], "the time of the first one is not its own");
+    rig.answer_all([0, 1], "+OK\r\n");
+    rig.locked();
+}
