@@ -139,8 +139,6 @@ impl Engine {
             // suspended.
             return self.fail(index, self.locks.ops.at(index).failed);
         }
-        // An everyday answer may lead here, and it does not note the time.
-        let now = self.locks.now(now.real);
         self.locks.retire_parts(index, now);
         let token = self.locks.draw_token();
         let token = rules::token_of_retry(token, &self.locks.slots.at(last).token);

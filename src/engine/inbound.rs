@@ -52,7 +52,9 @@ impl Engine {
     /// The engine has read the answer to a SET: it no longer names its slot.
     #[inline(never)]
     fn set_read(&mut self, id: NodeId, slot_index: SlotIndex, answer: Answer, now: Instant) {
-        self.set_answered(id, slot_index, answer, self.locks.both_clocks(now));
+        // The commands that follow from it are written on the attended clock.
+        let now = self.locks.now(now);
+        self.set_answered(id, slot_index, answer, now);
         self.locks.slots.unref(slot_index);
     }
 

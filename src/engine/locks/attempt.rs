@@ -192,8 +192,6 @@ impl Locks {
         let round = self.ops.at(index).round;
         if !round.granted.is_empty() {
             slot.step(TokenInput::Open);
-            // The engine may have read nothing for a while before this answer.
-            let now = self.now(now.real);
             let gated = std::mem::take(&mut self.ops.at_mut(index).gated);
             self.encode_set(slot_index);
             for node in gated {

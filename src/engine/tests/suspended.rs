@@ -195,3 +195,19 @@ fn a_wait_for_a_reconnect_is_over() {
     rig.pass();
     assert!(rig.engine.wants_connection(node(0)));
 }
+
+/// The denial comes before the first pass, and the release that follows from it is written then.
+#[test]
+fn a_node_that_owes_the_answer_to_a_release_of_then_counts_as_stalled_in_its_time() {
+    let mut rig = Rig::new(3);
+    rig.acquire("a");
+    rig.collect();
+    rig.suspend();
+    rig.answer_all(0..2, "_\r\n");
+    rig.pass();
+    assert!(matches!(rig.refused(), LockError::Taken(_)));
+    rig.answer(2, "+OK\r\n");
+    assert_eq!(rig.waiting(2), ["DELIFEQ"]);
+    rig.advance(200 * MS);
+    assert_eq!(rig.engine.nodes(rig.now)[2].state, NodeState::Stalled);
+}
