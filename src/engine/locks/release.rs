@@ -31,6 +31,8 @@ use crate::slab::{OpIndex, SlotIndex};
 use crate::time::Instant;
 use crate::token::TokenBytes;
 
+use std::time::Duration;
+
 impl Locks {
     /// Deletes `key` on every node where it holds `token`.
     pub(in crate::engine) fn release_token(
@@ -213,10 +215,13 @@ impl Locks {
         let slot = self.slots.at(slot_index);
         let may_still_run =
             rules::may_set_still_run(slot.unanswered.union(slot.tainted).contains(id));
+        // By a slow clock the key lives longer.
+        let drift = self.settings.drift.of_ms(slot.ttl_longest_ms.into());
+        let gone_at = slot.ends + Duration::from_millis(drift);
         Debt {
             slot: slot_index,
             due: Instant::default(),
-            expires: if may_still_run { Instant::MAX } else { slot.ends },
+            expires: if may_still_run { Instant::MAX } else { gone_at },
             again: rules::is_owed_twice(slot.unanswered.contains(id)),
         }
     }

@@ -325,3 +325,18 @@ fn debts_are_bounded_and_the_oldest_are_dropped_and_counted() {
     assert_eq!(paid, 65_536);
     assert_eq!(rig.engine.slots_in_use(), 0);
 }
+
+/// By a clock that is slow by one per cent, a TTL of 10 s lasts for 100 ms more.
+#[test]
+fn a_debt_is_paid_as_long_as_a_node_with_a_slow_clock_may_have_the_key() {
+    for (after, is_paid) in [(TTL + 101 * MS, true), (TTL + 103 * MS, false)] {
+        let mut rig = Rig::new(3);
+        let lease = rig.lease("a");
+        rig.lose(0);
+        rig.engine.release(lease, rig.now);
+        rig.answer_all(1..3, ":1\r\n");
+        rig.now = rig.now + after;
+        rig.connect(0);
+        assert_eq!(rig.waiting(0) == ["DELIFEQ"], is_paid, "{after:?}");
+    }
+}
