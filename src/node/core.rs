@@ -131,6 +131,13 @@ impl Node {
         self.is_changed = true;
     }
 
+    /// The node loses its vote, if it has one.
+    pub(super) fn end_admission(&mut self, now: Instant) {
+        if let State::Admitted { since } = self.state {
+            self.backoff.admission_ended(since, now);
+        }
+    }
+
     /// The state of the conversation, as people see it. `left` is the time until a quarantine ends.
     pub(crate) const fn shown(&self, left: Duration) -> NodeState {
         match self.state {

@@ -216,3 +216,30 @@ fn a_master_that_may_have_failed_over_during_a_stall_is_greeted_again_before_it_
         assert_eq!(node.take_no_master(), None);
     }
 }
+
+/// Trouble of the network often shows so: first a stall, then the loss of the connection.
+#[test]
+fn a_node_that_was_well_for_long_is_connected_to_at_once_though_it_stalled_just_before() {
+    let mut node = new_node(Login::default());
+    (0..5).for_each(|_| drop(node.handle_lost(Cause::ConnectionRefused, 0, at(0))));
+    let role = "role:master\r\nconnected_slaves:1\r\nmin_slaves_good_slaves:1";
+    let answers = greeting(VALKEY_91, "run_id:x\r\nuptime_in_seconds:99", role);
+    let greet = |node: &mut Node, seconds| {
+        sent(node);
+        feed(node, answers.as_bytes()).unwrap();
+        assert!(!conclude(node, seconds));
+        feed(node, b"-NOPERM no settings\r\n").unwrap();
+        assert!(conclude(node, seconds) && node.can_vote());
+    };
+    node.handle_connected(now(0));
+    greet(&mut node, 0);
+    node.pending.push_back(Pending { request: Request::Tell, written_at: at(0) });
+    node.handle_timeout(now(3600));
+    assert!(node.is_stalled());
+    node.next_step(&mut &b":1\r\n"[..], now(3600)).unwrap();
+    node.handle_timeout(now(3600));
+    feed(&mut node, info(role).as_bytes()).unwrap();
+    greet(&mut node, 3600);
+    node.handle_lost(Cause::Closed, 0, at(3601));
+    assert_eq!(node.state(), State::Disconnected { retry_at: at(3601) });
+}

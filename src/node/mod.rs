@@ -66,9 +66,7 @@ impl Node {
     /// The connection, or the attempt at one, has ended. Returns all pending requests; the owner
     /// must treat them as lost.
     pub(crate) fn handle_lost(&mut self, cause: Cause, random: u32, now: Instant) -> PendingQueue {
-        if let State::Admitted { since } = self.state {
-            self.backoff.admission_ended(since, now);
-        }
+        self.end_admission(now);
         // The fault in a greeting's answer tells more than the closing that followed.
         let greeting_fault = match self.state {
             State::Greeting { .. } => self.reading.facts.fault,

@@ -183,6 +183,7 @@ impl Node {
         // The client greets a refused node again at `retry_at`, whatever the node answers until
         // then.
         if self.is_greeted() && !matches!(self.state, State::Refused { .. }) {
+            self.end_admission(now);
             let state = self.refusal(cause, now);
             self.enter(state);
         }
@@ -197,8 +198,8 @@ impl Node {
         self.history.distrust(rules, now);
         // A node that says so again in its quarantine is greeted no later: its address may lead to
         // another master.
-        if let State::Admitted { since } = self.state {
-            self.backoff.admission_ended(since, now);
+        if self.is_admitted() {
+            self.end_admission(now);
             self.cause = Cause::Quarantined;
             self.enter(State::Quarantined { until: now + rules.guard_time });
         }

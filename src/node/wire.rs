@@ -193,6 +193,7 @@ impl Node {
             self.stalled_at = None;
             self.is_changed = true;
             if self.look_at.is_some() {
+                self.end_admission(now.real);
                 self.enter(State::Quarantined { until: now.real });
             }
         }
