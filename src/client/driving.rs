@@ -245,12 +245,12 @@ impl Table {
 
     /// The driving thread goes to sleep. Returns until when; a time in the past if there is work.
     pub(super) fn fall_asleep(&mut self, place: Place, due: Instant) -> Instant {
-        // Commands are for the caller that waits to drive.
+        // Commands are for the caller that waits to drive, and so is all that is due.
         let caller_drives = place == Place::Gate && self.sleeping.caller_drives;
         if !self.commands.is_empty() && !caller_drives {
             return Instant::default();
         }
-        let until = due.min(self.due_at());
+        let until = if caller_drives { Instant::MAX } else { due.min(self.due_at()) };
         self.sleeping.asleep = (!caller_drives).then_some((place, until));
         until
     }
@@ -533,5 +533,15 @@ mod tests {
         let due = || now + Duration::from_secs(1);
         let end = table.end_drive_if_done(&mut drive, now, due).expect("it is over");
         assert!(end.wakes_gate);
+    }
+
+    /// A node that sends without end leaves more to read at each pass.
+    #[test]
+    fn a_caller_that_waits_to_drive_gets_its_turn_though_the_sockets_hold_more() {
+        let (mut table, now) = new_table();
+        begin_lock(&mut table, now);
+        assert!(table.begin_drive(1));
+        let (place, until) = table.io_thread_falls_asleep(Instant::default());
+        assert!(place == Place::Gate && until > Instant::default(), "{place:?} {until:?}");
     }
 }
