@@ -374,10 +374,8 @@ pub(super) fn a_grant_that_may_have_come_long_after_a_look_does_not_count() {
     }
 }
 
-/// Node 0 is refused, and has not answered a shorter extension. The address of node 2 comes to lead to
-/// its server.
-#[test]
-fn a_server_that_may_still_run_a_shorter_extension_gets_no_longer_one_at_another_address() {
+/// A lease of three nodes. The client has refused node 0 since the extension.
+fn held_with_refused() -> (Rig, LeaseId) {
     let mut rig = Rig::new(3);
     let lease = rig.lease("a");
     rig.engine.extend(lease, TTL, rig.now).unwrap();
@@ -385,6 +383,14 @@ fn a_server_that_may_still_run_a_shorter_extension_gets_no_longer_one_at_another
     rig.answer_all(1..3, "+OK\r\n");
     rig.engine.poll_event(rig.now).unwrap();
     assert_eq!(state(&rig, 0), NodeState::Refused);
+    (rig, lease)
+}
+
+/// Node 0 is refused, and has not answered a shorter extension. The address of node 2 comes to lead to
+/// its server.
+#[test]
+fn a_server_that_may_still_run_a_shorter_extension_gets_no_longer_one_at_another_address() {
+    let (mut rig, lease) = held_with_refused();
     rig.engine.extend(lease, TTL / 2, rig.now).unwrap();
     assert_eq!(rig.waiting(0), ["SET"]);
     rig.answer_all(1..3, "+OK\r\n");
@@ -399,12 +405,7 @@ fn a_server_that_may_still_run_a_shorter_extension_gets_no_longer_one_at_another
 /// The address of node 2 comes to lead to the server of node 0.
 #[test]
 fn a_server_that_is_refused_at_one_address_gets_extensions_at_the_other_alone() {
-    let mut rig = Rig::new(3);
-    let lease = rig.lease("a");
-    rig.engine.extend(lease, TTL, rig.now).unwrap();
-    rig.answer(0, "-NOAUTH Authentication required.\r\n");
-    rig.answer_all(1..3, "+OK\r\n");
-    rig.engine.poll_event(rig.now).unwrap();
+    let (mut rig, lease) = held_with_refused();
     rig.lose(2);
     rig.greet(2, HELLO, AT_0);
     rig.engine.extend(lease, TTL, rig.now).unwrap();

@@ -428,18 +428,24 @@ fn a_server_that_may_still_run_a_delete_gets_no_extension_at_another_address() {
     }
 }
 
+/// An offer became a lease while the delete of the offer was on its way to node 2.
+fn offer_become_lease() -> (Rig, LeaseId) {
+    let mut rig = rig(3);
+    offering(&mut rig);
+    rig.lose(2);
+    rig.connect(2);
+    subscribed_again(&mut rig, 2);
+    told(&mut rig, 0);
+    told(&mut rig, 1);
+    let lease = rig.locked();
+    (rig, lease)
+}
+
 /// The lease has its own release, or belongs to another client.
 #[test]
 fn a_delete_of_an_offer_that_the_node_refuses_is_not_repeated_for_the_lease() {
     for is_left in [false, true] {
-        let mut rig = rig(3);
-        offering(&mut rig);
-        rig.lose(2);
-        rig.connect(2);
-        subscribed_again(&mut rig, 2);
-        told(&mut rig, 0);
-        told(&mut rig, 1);
-        let lease = rig.locked();
+        let (mut rig, lease) = offer_become_lease();
         if is_left {
             rig.engine.leave(lease, rig.now);
         }
@@ -481,14 +487,7 @@ fn the_answer_to_a_second_delete_takes_none_to_the_first_back() {
 /// Node 2 deletes the token of the offer, which has no vote there, and not the lock.
 #[test]
 fn the_answer_to_the_delete_of_an_offer_counts_in_no_release_of_its_lease() {
-    let mut rig = rig(3);
-    offering(&mut rig);
-    rig.lose(2);
-    rig.connect(2);
-    subscribed_again(&mut rig, 2);
-    told(&mut rig, 0);
-    told(&mut rig, 1);
-    let lease = rig.locked();
+    let (mut rig, lease) = offer_become_lease();
     rig.engine.unlock(lease, rig.now).unwrap();
     assert_eq!(rig.waiting(2), ["DELIFEQ", "DELIFEQ"]);
     rig.answer(2, ":1\r\n");
