@@ -50,16 +50,17 @@ struct Held {
 }
 
 pub(crate) struct Driving {
+    // Dropped before the driver, whose end then writes their releases.
+    leases: Handles<Held>,
     pub(crate) driver: Driver,
     ops: Vec<Option<Op>>,
-    leases: Handles<Held>,
     /// The operations that a shutdown has ended: the driver tells of none of them.
     closed: Vec<Op>,
 }
 
 impl Driving {
     pub(crate) fn new(driver: Driver) -> Self {
-        Self { driver, ops: Vec::new(), leases: Handles::default(), closed: Vec::new() }
+        Self { leases: Handles::default(), driver, ops: Vec::new(), closed: Vec::new() }
     }
 
     /// Ends all operations.

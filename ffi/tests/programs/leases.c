@@ -190,6 +190,17 @@ static void loss_in_a_loop(redbolt_config *config) {
   redbolt_driver_free(driver);
 }
 
+/* A driver that is freed releases what it holds, so the next caller need not wait for the TTL. */
+static void the_end_of_a_driver(redbolt_config *config) {
+  redbolt_driver *driver;
+  must(redbolt_driver_new(config, &driver, &error), &error, "redbolt_driver_new");
+  redbolt_options options = {.ttl_ns = 20 * REDBOLT_S, .timeout_ns = 10 * REDBOLT_S};
+  must(redbolt_driver_lock(driver, "left", 4, &options, NULL, NULL, &error), &error, "left");
+  EXPECT(next(driver).code == REDBOLT_OK);
+  redbolt_driver_free(driver);
+  unlock(lock("left", options));
+}
+
 /* The child gets no lock, and its end releases nothing of its parent's. */
 static void the_child_of_a_fork(redbolt_config *config) {
   redbolt_driver *driver;
@@ -219,6 +230,7 @@ int main(int argc, char **argv) {
   several_keys();
   slots();
   loss_in_a_loop(config);
+  the_end_of_a_driver(config);
   fences(config);
   loss_beside_threads();
   loss();
