@@ -120,9 +120,11 @@ impl Driver {
     /// Has the event loop drive, at its next turn.
     fn wake(slf: &Bound<'_, Self>) -> PyResult<()> {
         let (py, this) = (slf.py(), slf.get());
-        if !this.is_due.swap(true, Ordering::Relaxed) {
+        if !this.is_due.load(Ordering::Relaxed) {
             let drive = slf.getattr(intern!(py, "drive"))?;
+            // A signal handler may raise within.
             this.event_loop.bind(py).call_method1(intern!(py, "call_soon"), (drive,))?;
+            this.is_due.store(true, Ordering::Relaxed);
         }
         Ok(())
     }

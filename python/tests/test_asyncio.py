@@ -452,6 +452,43 @@ Loop().run_until_complete(main())
     assert subprocess.run(command, timeout=20, capture_output=True, text=True).stdout == "full\n"
 
 
+class InterruptedLoop(asyncio.SelectorEventLoop):
+    """Raises within `call_soon` when it is told to, as the handler of Ctrl-C may."""
+
+    # Whether the call that it raises in is for `drive`, or wakes a task.
+    interrupts_drive: bool | None = None
+    drives = 0
+
+    def call_soon(self, callback: Any, *args: Any, **more: Any) -> Any:
+        is_drive = getattr(callback, "__name__", "") == "drive"
+        self.drives += is_drive
+        if self.interrupts_drive is is_drive:
+            self.interrupts_drive = None
+            raise KeyboardInterrupt
+        return super().call_soon(callback, *args, **more)
+
+
+def test_a_call_is_driven_at_once_after_ctrl_c_in_the_call_before(servers: Servers) -> None:
+    loop = InterruptedLoop()
+    client = Client(servers.urls, **SETTINGS)
+
+    async def main() -> None:
+        await (await client.lock("warm", ttl=10)).unlock()
+        loop.interrupts_drive = True
+        with pytest.raises(KeyboardInterrupt):
+            await client.lock("k", ttl=10)
+        drives = loop.drives
+        call = asyncio.ensure_future(client.lock("other", ttl=10)._take())
+        await asyncio.sleep(0)
+        assert loop.drives > drives
+        await (await call).unlock()
+        await client.shutdown(20)
+
+    loop.run_until_complete(main())
+    loop.close()
+    assert servers.are_empty()
+
+
 def test_an_exception_of_a_block_goes_on_though_its_unlock_cannot_begin(servers: Servers, run: Run) -> None:
     async def main() -> None:
         client = Client(servers.urls, **SETTINGS, in_flight_max=1)
