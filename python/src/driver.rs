@@ -184,6 +184,10 @@ impl Driver {
         let py = slf.py();
         let Some(future) = op.future else { return Ok(()) };
         let future = future.bind(py);
+        // A task that was cancelled has settled its future itself; a lease goes back by its drop.
+        if future.call_method0(intern!(py, "done"))?.extract()? {
+            return Ok(());
+        }
         let result = match outcome {
             Outcome::Lock(Ok(lease)) => {
                 Ok(Bound::new(py, LoopLease::new(slf.clone().unbind(), lease))?.into_any())
@@ -212,9 +216,7 @@ impl Driver {
                 future.call_method1(intern!(py, "set_exception"), (error,))
             }
         };
-        // A task that was cancelled has settled its future itself; a lease goes back with its value.
-        drop(settled);
-        Ok(())
+        settled.map(drop)
     }
 }
 
@@ -245,10 +247,14 @@ impl Driver {
         let this = slf.get();
         this.is_due.store(false, Ordering::Relaxed);
         let ended = this.driving()?.drive();
+        // Here, because a future does not wake its task if a signal handler raises meanwhile.
+        let mut result = slf.py().check_signals();
         for (op, outcome) in ended {
-            Self::settle(slf, op, outcome)?;
+            let settled = Self::settle(slf, op, outcome);
+            result = result.and(settled);
         }
-        Self::arm(slf)
+        let armed = Self::arm(slf);
+        result.and(armed)
     }
 
     /// The timer has come.

@@ -468,6 +468,22 @@ class InterruptedLoop(asyncio.SelectorEventLoop):
         return super().call_soon(callback, *args, **more)
 
 
+def test_ctrl_c_comes_out_of_the_loop_where_a_task_is_woken(servers: Servers) -> None:
+    loop = InterruptedLoop()
+    client = Client(servers.urls, **SETTINGS)
+
+    async def main() -> None:
+        await (await client.lock("warm", ttl=10)).unlock()
+        future = client._here().lock(True, "k", 10.0, None, False, False, None, None, None, 0.0)
+        loop.interrupts_drive = False
+        await asyncio.wait_for(future, 20)
+
+    with pytest.raises(KeyboardInterrupt):
+        loop.run_until_complete(main())
+    loop.run_until_complete(client.shutdown(20))
+    loop.close()
+
+
 def test_a_call_is_driven_at_once_after_ctrl_c_in_the_call_before(servers: Servers) -> None:
     loop = InterruptedLoop()
     client = Client(servers.urls, **SETTINGS)
