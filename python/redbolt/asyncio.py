@@ -102,16 +102,15 @@ class Client:
 
         Calls under way and later ones raise `Closed`. Returns how many releases the nodes have not
         confirmed; those keys end with their TTL, and so do leases that are still held. A thread of the
-        loop's executor waits.
+        loop's executor waits. Call it in the client's own loop, or once that loop is closed.
         """
-        driver, self._driver, self._is_closed = self._driver, None, True
         loop = asyncio.get_running_loop()
-        if driver is None or self._loop is None or self._process != os.getpid():
+        self._refuse_other(loop)
+        driver, self._driver, self._is_closed = self._driver, None, True
+        if driver is None or self._process != os.getpid():
             return 0
         if self._loop is loop:
             loop.remove_reader(driver.fileno())
-        elif not self._loop.is_closed():
-            return 0
         ending = driver.close()
         return await loop.run_in_executor(None, ending.finish, limit) if ending else 0
 
@@ -126,6 +125,12 @@ class Client:
     ) -> None:
         await self.shutdown()
 
+    def _refuse_other(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._driver is None or self._loop is None or self._process != os.getpid():
+            return
+        if self._loop is not loop and not self._loop.is_closed():
+            raise RuntimeError("the client serves another event loop: make one client per loop")
+
     def _here(self) -> Driver:
         """The driver of the running event loop."""
         loop = asyncio.get_running_loop()
@@ -133,8 +138,7 @@ class Client:
             return self._driver
         if self._is_closed:
             raise Closed("the client was shut down")
-        if self._loop is not None and not self._loop.is_closed() and self._process == os.getpid():
-            raise RuntimeError("the client serves another event loop: make one client per loop")
+        self._refuse_other(loop)
         if self._driver is not None and self._process == os.getpid():
             # Its timer refers to it, and would keep its connections although their loop is closed.
             self._driver.close()

@@ -289,8 +289,9 @@ def test_a_client_serves_one_loop_at_a_time_and_the_next_one_when_that_is_closed
 
     first = asyncio.new_event_loop()
     lease = first.run_until_complete(take())
-    with pytest.raises(RuntimeError, match="one client per loop"):
-        asyncio.run(take())
+    for call in (take, client.shutdown):
+        with pytest.raises(RuntimeError, match="one client per loop"):
+            asyncio.run(call())
     first.run_until_complete(asyncio.wait_for(lease.unlock(), 20))
     first.close()
 
