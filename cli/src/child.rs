@@ -90,7 +90,7 @@ impl Group {
     ) -> io::Result<Self> {
         let mut descendants = Descendants::adopt()?;
         let mut watchdog = Watchdog::start(&descendants)?;
-        descendants.others.push(watchdog.pid()?);
+        descendants.spare(watchdog.pid()?);
         let is_foreground = may_give_terminal();
         // The signal that lets the command begin must stay pending, even if the parent process
         // ignores it.
@@ -126,7 +126,7 @@ impl Group {
     /// Whether the command has ended; it is not reaped yet. Undoes a suspension from the keyboard:
     /// the lock would run out without the command, and the caller would wait for both.
     pub(crate) fn has_ended(&self) -> io::Result<bool> {
-        self.descendants.reap(self.pid);
+        self.descendants.reap([self.pid, self.watchdog.pid()?]);
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         if waitid(WaitId::Pid(self.pid), look)?.is_some() {
             return Ok(true);
@@ -212,7 +212,7 @@ impl Group {
     pub(crate) fn reap(&mut self) -> io::Result<ExitStatus> {
         self.watchdog.wait()?;
         let status = self.child.wait()?;
-        self.descendants.reap(self.pid);
+        self.descendants.reap([self.pid, self.watchdog.pid()?]);
         self.descendants.forget();
         self.take_terminal();
         Ok(status)

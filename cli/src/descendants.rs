@@ -26,7 +26,8 @@ pub(crate) struct Descendants {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     members: std::collections::HashSet<crate::processes::Identity>,
     /// Children of the root that do not belong to the command.
-    pub(crate) others: Vec<Pid>,
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    others: Vec<crate::processes::Identity>,
 }
 
 /// A process that goes on after KILL.
@@ -75,18 +76,33 @@ mod linux {
             // Usually it has none, and then it need not look through all processes.
             if waitid(Id::All, ENDED) != Err(nix::Error::ECHILD) {
                 let children = processes::all().into_iter().filter(|it| it.parent == Some(own));
-                others.extend(children.map(|child| child.identity.0));
+                others.extend(children.map(|child| child.identity));
             }
             Ok(Self { cgroup: Cgroup::make(), root, members: HashSet::new(), others })
         }
 
         /// The descendants of this process's parent; none if it has ended. `cgroup` is its
         /// [`cgroup`](Self::cgroup).
-        pub(crate) fn of_parent(parent: Pid, cgroup: &OsStr, others: Vec<Pid>) -> Self {
+        pub(crate) fn of_parent(
+            parent: Pid,
+            cgroup: &OsStr,
+            others: impl Iterator<Item = Pid>,
+        ) -> Self {
             let root = Process::read(parent).map(|root| root.identity);
             // The number may belong to another process by now.
             let root = root.filter(|_| getppid() == Some(parent));
+            let others = others.filter_map(Process::read).map(|it| it.identity).collect();
             Self { cgroup: Cgroup::named(cgroup), root, members: HashSet::new(), others }
+        }
+
+        /// This child of the root does not belong to the command.
+        pub(crate) fn spare(&mut self, other: Pid) {
+            self.others.extend(Process::read(other).map(|it| it.identity));
+        }
+
+        /// The children of the root that do not belong to the command.
+        pub(crate) fn spared(&self) -> impl Iterator<Item = Pid> {
+            self.others.iter().map(|other| other.0)
         }
 
         /// Names the cgroup in the arguments of another process.
@@ -112,14 +128,14 @@ mod linux {
             self.look();
         }
 
-        /// Reaps the ended processes that this one inherited. Stops at an ended child for which
-        /// other code waits.
-        pub(crate) fn reap(&self, command: Pid) {
+        /// Reaps the ended processes that this one inherited, or had before the command. Stops at an
+        /// ended child for which other code waits.
+        pub(crate) fn reap(&self, awaited: [Pid; 2]) {
             while let Ok(WaitStatus::Exited(pid, _) | WaitStatus::Signaled(pid, ..)) =
                 waitid(Id::All, ENDED)
             {
                 let pid = Pid::from_raw(pid.as_raw());
-                if pid == Some(command) || pid.is_none_or(|pid| self.others.contains(&pid)) {
+                if pid.is_none_or(|pid| awaited.contains(&pid)) {
                     return;
                 }
                 // The process has ended, so this cannot fail.
@@ -167,7 +183,7 @@ mod linux {
             };
             let mut found: Vec<Process> =
                 rest.extract_if(.., |it| is_known(it, &self.members)).collect();
-            rest.retain(|it| !self.others.contains(&it.identity.0));
+            rest.retain(|it| !self.others.contains(&it.identity));
             let mut parents: HashSet<Pid> = found.iter().map(|it| it.identity.0).collect();
             loop {
                 let is_child = |it: &mut Process| it.parent.is_some_and(|it| parents.contains(&it));
@@ -201,11 +217,21 @@ mod linux {
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 impl Descendants {
     pub(crate) fn adopt() -> io::Result<Self> {
-        Ok(Self { others: Vec::new() })
+        Ok(Self {})
     }
 
-    pub(crate) fn of_parent(_parent: Pid, _cgroup: &OsStr, others: Vec<Pid>) -> Self {
-        Self { others }
+    pub(crate) fn of_parent(
+        _parent: Pid,
+        _cgroup: &OsStr,
+        _others: impl Iterator<Item = Pid>,
+    ) -> Self {
+        Self {}
+    }
+
+    pub(crate) fn spare(&mut self, _other: Pid) {}
+
+    pub(crate) fn spared(&self) -> impl Iterator<Item = Pid> {
+        std::iter::empty()
     }
 
     pub(crate) fn cgroup(&self) -> OsString {
@@ -218,7 +244,7 @@ impl Descendants {
 
     pub(crate) fn remember(&mut self) {}
 
-    pub(crate) fn reap(&self, _command: Pid) {}
+    pub(crate) fn reap(&self, _awaited: [Pid; 2]) {}
 
     pub(crate) fn kill(&mut self) -> Vec<Survivor> {
         Vec::new()

@@ -16,6 +16,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
+use std::iter::once;
 use std::os::fd::AsFd as _;
 use std::process::{Child, ChildStdin, Stdio};
 use std::time::Duration;
@@ -54,10 +55,10 @@ struct Order {
 
 impl Watchdog {
     pub(crate) fn start(descendants: &Descendants) -> io::Result<Self> {
-        let numbers = [&[getpid()], &descendants.others[..]].concat();
+        let numbers = once(getpid()).chain(descendants.spared());
         let mut child = own_binary::command(HIDDEN)?
             .arg(descendants.cgroup())
-            .args(numbers.iter().map(|pid| pid.as_raw_nonzero().to_string()))
+            .args(numbers.map(|pid| pid.as_raw_nonzero().to_string()))
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -159,5 +160,5 @@ fn of_run(mut args: impl Iterator<Item = OsString>) -> io::Result<Descendants> {
     let numbers = args.filter_map(|number| number.to_str()?.parse().ok());
     let mut numbers = numbers.filter_map(Pid::from_raw);
     let run = numbers.next().ok_or_else(|| io::Error::other("this is for redbolt run alone"))?;
-    Ok(Descendants::of_parent(run, &cgroup, numbers.chain([getpid()]).collect()))
+    Ok(Descendants::of_parent(run, &cgroup, numbers.chain([getpid()])))
 }

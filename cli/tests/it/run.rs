@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redbolt_embedded::{Memory, Nodes};
 
-use super::cli::{Running, command_on, end, on, signal, take};
+use super::cli::{Running, command_on, end, on, signal, take, without_settings};
 use redbolt_rig::{PATIENCE, eventually};
 
 fn five() -> Nodes {
@@ -453,6 +453,24 @@ fn group_lives(group: &str) -> bool {
     let processes = std::fs::read_dir("/proc").expect("a readable /proc").flatten();
     let mut stats = processes.filter_map(|entry| stat(entry.file_name().to_str()?));
     stats.any(|(state, of)| of == group && !['Z', 'X'].contains(&state))
+}
+
+/// As in a script that starts a helper and then becomes `run`; the helper ends first.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_the_command_leaves_behind_is_reaped_beside_a_child_that_run_had_before() {
+    let nodes = five();
+    let run = format!("exec '{}' --node-timeout 2s run k --", env!("CARGO_BIN_EXE_redbolt"));
+    let line = "sh -c 'sleep 0.1 & echo $!'; exec sleep 600";
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", &format!("true & {run} sh -c \"$0\""), line]);
+    without_settings(&mut command);
+    command.env("REDBOLT_NODES", nodes.urls().join(","));
+    let mut running = Running::of(command);
+    let left = running.line();
+    assert!(eventually(PATIENCE, || stat(&left).is_none()), "{:?}", stat(&left));
+    running.signal("TERM");
+    assert_eq!(running.end().code, Some(128 + 15));
 }
 
 /// State and group of a process.
