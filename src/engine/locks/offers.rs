@@ -10,7 +10,8 @@
 //!   client enters, and neither does the time of receipt.
 //! - From the moment at which a compare-and-delete of the token is written to a node, no grant by
 //!   that node counts: the node is tainted. No grant by the same server as another node counts,
-//!   either. A delete that is only owed is void once the offer is a lease.
+//!   either. A delete that is only owed is void once the offer is a lease. Once the node has answered
+//!   the delete, it gets the extensions of that lease.
 //! - The client deletes a token only while it knows that the token belongs to one of its own ended
 //!   offers. A token that it does not know, or has given away, stays until its TTL ends.
 //! - The client remembers an ended offer, used or not, for as long as a late script may still write
@@ -269,6 +270,9 @@ impl Locks {
         op.round = Round::of(granted);
         op.causes = [Cause::None; NODES_MAX];
         self.win(index, slot_index);
+        for id in self.slots.at(slot_index).tainted {
+            self.end_doubt(id, slot_index);
+        }
     }
 
     /// The call takes no lock over any more.

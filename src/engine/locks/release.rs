@@ -297,6 +297,22 @@ impl Locks {
         }
     }
 
+    /// An offer has become a lease. A node that has run the delete of the offer gets the extensions of
+    /// the lease, unless it may run another one of these deletes.
+    pub(super) fn end_doubt(&mut self, id: NodeId, slot_index: SlotIndex) {
+        let is_delete =
+            |request| matches!(request, Request::Debt { slot, .. } if slot == slot_index);
+        let may_run = self.nodes.at(id).pending().any(|pending| is_delete(pending.request));
+        let is_alone = self.nodes.elsewhere(id).is_empty();
+        let slot = self.slots.at_mut(slot_index);
+        // An extension may be the cause of a doubt, too.
+        let is_unclear = slot.has(Mark::DELETE_LOST) || slot.is_extended();
+        if slot.state().is_lock() && is_alone && !may_run && !is_unclear {
+            slot.tainted.remove(id);
+            slot.set(Mark::DOUBTED, !slot.tainted.is_empty());
+        }
+    }
+
     /// Whether the client owes nothing for a slot any more: its offer has become a lease, which
     /// deletes its keys by its own release, or is given away.
     fn is_debt_void(&self, slot_index: SlotIndex) -> bool {
@@ -469,6 +485,7 @@ impl Locks {
             slot.unanswered.remove(id);
             slot.holds.remove(id);
         }
+        self.end_doubt(id, slot_index);
         self.decide_release(slot_index);
     }
 
@@ -481,6 +498,7 @@ impl Locks {
 
     /// The connection ended before the debt was answered.
     pub(in crate::engine) fn debt_lost(&mut self, id: NodeId, slot_index: SlotIndex, again: bool) {
+        self.slots.at_mut(slot_index).set(Mark::DELETE_LOST, true);
         let debt = Debt { again, ..self.debt(id, slot_index) };
         self.note_debt(id, debt, DebtDue::OnceReached);
     }

@@ -193,6 +193,8 @@ impl Mark {
     pub(in crate::engine) const SHARED: Self = Self(32);
     /// The lists before the last change decide: no extension has carried the lease on since.
     pub(in crate::engine) const FORMER: Self = Self(64);
+    /// A delete of the offer was lost with its connection. The node may run it at any time.
+    pub(in crate::engine) const DELETE_LOST: Self = Self(128);
 }
 
 const _: () = assert!(size_of::<Slot>() == 128, "a million leases have a slot each");

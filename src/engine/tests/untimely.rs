@@ -495,3 +495,39 @@ fn the_answer_to_the_delete_of_an_offer_counts_in_no_release_of_its_lease() {
     let event = rig.engine.poll_event(rig.now);
     assert!(event.is_none(), "one node had the lock: {event:?}");
 }
+
+/// Nothing of the offer can run there any more, unless a delete was lost with its connection. The answer
+/// comes before the lock is handed over, or behind it.
+#[test]
+fn a_node_that_has_answered_the_delete_of_an_offer_gets_the_extensions_of_its_lease() {
+    for (is_lost, is_first) in [(false, false), (false, true), (true, false), (true, true)] {
+        let mut rig = rig(3);
+        offering(&mut rig);
+        for _ in 0..=u8::from(is_lost) {
+            rig.lose(2);
+            rig.connect(2);
+            subscribed_again(&mut rig, 2);
+        }
+        assert_eq!(rig.waiting(2), ["DELIFEQ"]);
+        if is_first {
+            rig.answer(2, ":0\r\n");
+        }
+        told(&mut rig, 0);
+        told(&mut rig, 1);
+        let lease = rig.locked();
+        if !is_first {
+            rig.answer(2, ":0\r\n");
+        }
+        rig.engine.extend(lease, TTL, rig.now).unwrap();
+        let asked = if is_lost { vec![] } else { vec!["SET".to_owned()] };
+        assert_eq!(rig.waiting(2), asked, "lost: {is_lost}, answered before: {is_first}");
+        if !is_lost {
+            rig.answer(2, "_\r\n");
+            assert_eq!(rig.waiting(2), ["SET"], "it gets the token again");
+            rig.answer(2, "+OK\r\n");
+            rig.answer(0, "+OK\r\n");
+            let event = rig.engine.poll_event(rig.now);
+            assert!(matches!(event, Some(Event::Extend { result: Ok(()), .. })), "{event:?}");
+        }
+    }
+}
