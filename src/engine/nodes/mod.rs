@@ -315,7 +315,9 @@ impl Nodes {
     pub(super) fn is_second_address(&self, id: NodeId) -> bool {
         let refused_for = |id| self.at(id).state().refused_for();
         let is_first = |other: NodeId| {
-            self.at(other).is_connected() && (refused_for(other) == Cause::None || other < id)
+            // The second address gets none itself.
+            let is_able = self.at(other).is_connected() && refused_for(other) != Cause::Duplicate;
+            is_able && (refused_for(other) == Cause::None || other < id)
         };
         refused_for(id) == Cause::Duplicate
             || refused_for(id) != Cause::None && self.elsewhere(id).into_iter().any(is_first)

@@ -412,6 +412,22 @@ fn a_server_that_is_refused_at_one_address_gets_extensions_at_the_other_alone() 
     assert_eq!((rig.waiting(0), rig.waiting(2)), (vec![], vec!["SET".into()]));
 }
 
+/// Node 0 leads to node 1, too, and stands in front of it.
+#[test]
+fn a_server_is_extended_at_an_address_that_is_refused_while_the_other_is_refused_for_its_sake() {
+    let mut rig = Rig::new(3);
+    let lease = rig.lease("a");
+    rig.lose(0);
+    rig.greet(0, HELLO, "run_id:1\r\nconnected_slaves:0\r\nuptime_in_seconds:9999\r\n");
+    rig.engine.extend(lease, TTL, rig.now).unwrap();
+    rig.answer(1, "-NOAUTH Authentication required.\r\n");
+    rig.answer(2, "+OK\r\n");
+    rig.engine.poll_event(rig.now).unwrap();
+    assert_eq!((state(&rig, 0), state(&rig, 1)), (NodeState::Refused, NodeState::Refused));
+    rig.engine.extend(lease, TTL, rig.now).unwrap();
+    assert_eq!((rig.waiting(0), rig.waiting(1)), (vec![], vec!["SET".into()]));
+}
+
 /// The client loses the connection at the address by which it asks the server.
 #[test]
 fn a_server_that_is_refused_at_two_addresses_gets_extensions_at_one() {
