@@ -48,7 +48,7 @@ causes! {
     Connecting = "connecting", "does not answer yet";
     /// The machine answered that no program listens there.
     ConnectionRefused = "connection_refused", "connection refused";
-    /// The connection attempt or the greeting took longer than `connect_timeout`.
+    /// The connection attempt and the greeting took longer than `connect_timeout`.
     ConnectTimeout = "connect_timeout", "no connection within the connect timeout";
     /// The socket at this path does not exist, or the user may not open it.
     SocketPath = "socket_path", "its socket is missing, or this user may not open it";

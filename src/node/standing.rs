@@ -35,7 +35,15 @@ impl Node {
         self.await_parts(&parts, now);
         self.greeted_at = now.attended;
         self.reading.seen_at = now.real;
-        self.enter(State::Greeting { since: now.attended });
+        // Connecting and greeting have one `connect_timeout` together.
+        let since = match self.state {
+            State::Connecting { since } | State::Greeting { since } => since,
+            State::Disconnected { .. }
+            | State::Admitted { .. }
+            | State::Quarantined { .. }
+            | State::Refused { .. } => now.attended,
+        };
+        self.enter(State::Greeting { since });
     }
 
     /// From now on the client has this name, on the open connection too.

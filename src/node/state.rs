@@ -47,7 +47,8 @@ pub(crate) enum State {
     Disconnected { retry_at: Instant },
     /// The driver opens a socket; `since` on the attended clock.
     Connecting { since: Instant },
-    /// The greeting is under way; `since` on the attended clock.
+    /// The greeting is under way; `since` on the attended clock. On a new connection, the driver
+    /// began to open the socket then.
     Greeting { since: Instant },
     /// The node may vote.
     Admitted { since: Instant },

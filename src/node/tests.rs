@@ -304,6 +304,21 @@ fn a_greeting_that_never_ends_is_given_up() {
     assert_eq!(node.handle_timeout(now(1)), Some(Cause::ConnectTimeout));
 }
 
+/// The server knows no HELLO, so that the client greets it twice.
+#[test]
+fn a_connection_and_all_of_its_greeting_have_one_connect_timeout_together() {
+    let mut node = new_node(Login::default());
+    assert_eq!(node.handle_timeout(now(0)), None);
+    let late = at(0) + S - S / 10;
+    node.handle_connected(Now { real: late, attended: late });
+    assert_eq!(node.next_timeout(Duration::ZERO), at(1));
+    let answers = format!("-ERR unknown command 'HELLO'\r\n{}", info("").repeat(4));
+    assert_eq!(feed(&mut node, answers.as_bytes()), Ok(true));
+    assert!(!node.conclude_greeting(&RULES, |_| false, Now { real: late, attended: late }));
+    assert_eq!(node.handle_timeout(Now { real: late, attended: late }), None);
+    assert_eq!(node.handle_timeout(now(1)), Some(Cause::ConnectTimeout));
+}
+
 #[test]
 fn bytes_that_are_not_resp_end_the_connection_and_hand_back_what_was_pending() {
     let mut node = new_node(Login::default());
