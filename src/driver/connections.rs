@@ -93,7 +93,7 @@ impl Driver {
             {
                 #[cfg(feature = "tls")]
                 if socket.is_securing() {
-                    self.engine.handle_securing(id);
+                    self.engine.handle_securing(id, true);
                 }
             }
             Some(Ok(())) => {
@@ -124,6 +124,8 @@ impl Driver {
         let Some(link) = self.links.get_mut(id.index()) else { return };
         // The next address of the name may work. The node is lost only if no address does.
         if !was_open && link.has_next_address() {
+            #[cfg(feature = "tls")]
+            self.engine.handle_securing(id, false);
             return self.open(id);
         }
         self.engine.handle_lost(id, cause, now);

@@ -1,10 +1,15 @@
 //! Names with several addresses: the driver tries each, and looks the name up again if none works.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+#[cfg(feature = "tls")]
+use std::sync::mpsc::channel;
 use std::time::Duration;
+
+#[cfg(feature = "tls")]
+use socket2::{Domain, Socket, Type};
 
 use super::{Driver, clock};
 use crate::config::Config;
@@ -49,6 +54,40 @@ fn each_address_of_a_name_is_tried_until_one_serves() {
         until(&mut driver, |driver| driver.nodes()[0].state == NodeState::Greeting);
         assert_eq!(driver.nodes()[0].name, "locks.invalid:6379");
     }
+}
+
+/// The first address closes the connection in the TLS handshake. At the second the queue of connections
+/// is full, so that no connection is made.
+#[cfg(feature = "tls")]
+#[test]
+fn the_end_of_the_time_at_an_address_has_nothing_of_the_handshake_at_the_one_before() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let first = listener.local_addr().expect("its address");
+    let ((hears, heard), (closes, closed)) = (channel(), channel::<()>());
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a connection");
+        let _ = hears.send(stream.read(&mut [0; 4096]).is_ok());
+        let _ = closed.recv();
+    });
+    let full = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    full.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).expect("a port");
+    full.listen(0).expect("a listener");
+    let second = full.local_addr().expect("its address").as_socket().expect("an IP address");
+    let _waiting = TcpStream::connect(second).expect("the one that it takes");
+    let authority = redbolt_rig::Authority::new();
+    let config = Config::new(["rediss://locks.invalid:6379"]).expect("an address");
+    let config = config.tls(crate::tls::Tls::new().ca(authority.pem()));
+    let mut driver =
+        Driver::standalone(config.connect_timeout(Duration::from_millis(300))).expect("a poll");
+    driver.links.first_mut().expect("a node").set_addresses(vec![first, second]);
+    until(&mut driver, |_| heard.try_recv() == Ok(true));
+    drop(closes);
+    let is_over = |driver: &mut Driver| {
+        let cause = driver.nodes()[0].cause;
+        assert_ne!(cause, Cause::TlsTimeout);
+        cause == Cause::ConnectTimeout
+    };
+    until(&mut driver, is_over);
 }
 
 #[test]
@@ -99,7 +138,7 @@ fn a_name_whose_only_address_does_not_serve_is_asked_for_again() {
 fn an_address_that_cannot_be_reached_at_all_is_left_for_the_next() {
     // The kernel refuses a connection to the broadcast address before anything is sent.
     let nowhere = SocketAddr::from(([255, 255, 255, 255], 1));
-    assert!(std::net::TcpStream::connect(nowhere).is_err());
+    assert!(TcpStream::connect(nowhere).is_err());
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let node = listener.local_addr().expect("its address");
     let mut driver = driver_of(vec![nowhere, nowhere, node]);

@@ -300,11 +300,12 @@ impl Engine {
         self.locks.nodes.get(id).is_some_and(Node::is_connected)
     }
 
-    /// The connection is made and its TLS handshake is under way: a timeout now has another cause.
+    /// The connection is made and its TLS handshake is under way, or the driver goes on to another
+    /// address. The cause of a timeout depends on it.
     #[cfg(feature = "tls")]
-    pub(crate) fn handle_securing(&mut self, id: NodeId) {
+    pub(crate) fn handle_securing(&mut self, id: NodeId, is_securing: bool) {
         if self.locks.nodes.awaits_connection(id) {
-            self.locks.nodes.at_mut(id).is_securing = true;
+            self.locks.nodes.at_mut(id).is_securing = is_securing;
         }
     }
 
