@@ -320,7 +320,7 @@ impl Engine {
             if let Some(keep) = keep {
                 self.locks.begin_keeping(slot_index, keep, self.locks.both_clocks(now));
                 if is_whole {
-                    self.locks.claim(slot_index, self.locks.both_clocks(now));
+                    self.locks.claim(slot_index, now);
                 }
             }
             return Event::Lock { op, result: Ok(lease) };

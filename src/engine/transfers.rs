@@ -228,7 +228,8 @@ impl Engine {
         append_message(&mut text, (MessageKind::Removal, 0), sender, &token, iter::empty(), key);
         self.locks.scratch.clear();
         append_publish(&mut self.locks.scratch, ChannelName::of(drawn_by).as_bytes(), &text);
-        self.locks.write(node, Request::Tell, self.locks.both_clocks(now));
+        let now = self.locks.now(now);
+        self.locks.write(node, Request::Tell, now);
     }
 
     /// A client says that it has deleted the keys of a lease. This client does not believe it. But it

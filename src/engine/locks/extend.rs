@@ -545,7 +545,7 @@ impl Locks {
                 if let Some(keep) = keep {
                     self.begin_keeping(slot_index, keep, self.both_clocks(now));
                     if is_whole {
-                        self.claim(slot_index, self.both_clocks(now));
+                        self.claim(slot_index, now);
                     }
                 }
             } else {

@@ -387,11 +387,12 @@ impl Locks {
     /// The engine begins to care for a lease. If the lease is announced, the engine writes its
     /// claim.
     #[cold]
-    pub(in crate::engine) fn claim(&mut self, slot_index: SlotIndex, now: Now) {
+    pub(in crate::engine) fn claim(&mut self, slot_index: SlotIndex, now: Instant) {
         let Some(keep_index) = self.keep_of(slot_index) else { return };
         if !self.keeps.at(keep_index).is_announced {
             return;
         }
+        let now = self.now(now);
         let slot = self.slots.at(slot_index);
         let granted = rules::nodes_to_claim(slot.votes(), self.nodes.all());
         let token = LockToken::new(&slot.token);

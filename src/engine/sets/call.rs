@@ -253,7 +253,7 @@ impl Engine {
         now: Instant,
     ) -> Option<LeaseId> {
         for lease in &leases {
-            self.locks.claim(lease.slot, self.locks.both_clocks(now));
+            self.locks.claim(lease.slot, now);
         }
         self.sets.hold(op, leases)
     }

@@ -211,3 +211,28 @@ fn a_node_that_owes_the_answer_to_a_release_of_then_counts_as_stalled_in_its_tim
     rig.advance(200 * MS);
     assert_eq!(rig.engine.nodes(rig.now)[2].state, NodeState::Stalled);
 }
+
+/// The caller takes its lease before the first pass, and its claim is written then. Or a removal is
+/// reported, and told to the client that drew the token. Node 2 owed an answer before.
+#[test]
+fn a_node_that_owes_the_answer_to_a_message_of_then_counts_as_stalled_in_its_time() {
+    let day = 24 * HOUR;
+    let mut rig = Rig::with(3, |config| config.max_ttl(day));
+    rig.acquire_with("a", LockOptions::new(day).announced());
+    rig.answer_all(0..2, "+OK\r\n");
+    rig.suspend();
+    rig.locked();
+    assert_eq!(rig.waiting(0), ["SET"]);
+    rig.advance(200 * MS);
+    assert_eq!(rig.engine.nodes(rig.now)[0].state, NodeState::Stalled);
+
+    let mut rig = Rig::with(3, |config| config.direct_wake(true));
+    (0..3).for_each(|index| waking::subscribed(&mut rig, index));
+    rig.engine.unlock_token(b"a", "00".repeat(20).as_bytes(), rig.now).unwrap();
+    rig.answer_all(0..2, ":1\r\n");
+    rig.suspend();
+    assert!(rig.engine.poll_event(rig.now).is_some());
+    let told = (0..2).find(|&index| rig.waiting(index) == ["PUBLISH"]).expect("a message");
+    rig.advance(200 * MS);
+    assert_eq!(rig.engine.nodes(rig.now)[told].state, NodeState::Stalled);
+}
