@@ -260,9 +260,15 @@ mod tests {
     use std::task::{Context, Waker};
 
     use super::super::calls::CallKind;
+    #[cfg(feature = "metrics")]
+    use super::super::calls::CallResult;
+    #[cfg(feature = "metrics")]
+    use super::super::request::{CallRequest, Done, LockRequest, locked};
     use super::super::schedules::{LONG, each, ends, start};
     use super::wait_all;
     use crate::error::{DetachError, ExtendError, LockError};
+    #[cfg(feature = "metrics")]
+    use crate::options::LockOptions;
 
     /// The caller has given up an extension that is still under way, and no other call can begin. The
     /// lease must not go to the next caller meanwhile.
@@ -284,6 +290,29 @@ mod tests {
                 drop(inner.with(|table| table.calls.close(place)));
             }
             drop(guard);
+            ends(shared, worker);
+        });
+    }
+
+    /// The second call wants more than is left.
+    #[cfg(feature = "metrics")]
+    #[test]
+    fn a_lease_that_comes_too_late_for_its_caller_counts_as_no_hold() {
+        each(|setup| {
+            let (shared, worker) = start(setup);
+            let mut guard = shared.try_lock("k", LONG).wait().expect("it is free");
+            let (lease, _) = guard.take_lease().expect("it is held");
+            let holds = || shared.owner.inner.counting.counts().holds().count();
+            assert_eq!(holds(), 1);
+            let options = LockOptions::new(LONG).min_validity(2 * LONG);
+            let mut request = CallRequest::Lock(LockRequest::new(b"k", options));
+            let (owner, queue) = (&shared.owner, Some(guard.queue));
+            let reply = CallResult::Lock(Ok(lease));
+            let result = locked(Done { request: &mut request, owner, reply, queue });
+            assert!(matches!(result, Some(Err(LockError::Expired(_)))), "{result:?}");
+            assert_eq!(holds(), 1);
+            drop(guard);
+            drop(shared.lock("k", LONG).wait().expect("it is released"));
             ends(shared, worker);
         });
     }

@@ -416,11 +416,15 @@ pub(super) fn locked(done: Done<'_, '_>) -> Option<Result<Guard, LockError>> {
     };
     let result = result.and_then(|lease| {
         let queue = done.queue.ok_or(LockError::Closed)?;
-        let guard = Guard::new(lease, Arc::clone(done.owner), queue, asked.options.ttl);
-        let min_validity = asked.options.min_validity;
-        let lists = || done.owner.inner.lists();
-        Lists::check_lease(guard.remaining(), min_validity, guard.votes(), lists)?;
-        Ok(guard)
+        let (owner, min_validity) = (done.owner, asked.options.min_validity);
+        let lists = || owner.inner.lists();
+        let checked = Lists::check_lease(lease.remaining(), min_validity, lease.votes(), lists);
+        if let Err(error) = checked {
+            let give_back = |table: &mut Table| table.give_back(queue, lease, true, now);
+            owner.inner.with_writing(give_back).notify();
+            return Err(error);
+        }
+        Ok(Guard::new(lease, Arc::clone(owner), queue, asked.options.ttl))
     });
     if let Some(counted) = asked.counted.take() {
         counted.ends(result.as_ref().err());
