@@ -468,3 +468,47 @@ fn a_server_that_gets_the_token_again_at_another_address_has_one_vote() {
     let event = rig.engine.poll_event(rig.now);
     assert!(event.is_none(), "one server has answered: {event:?}");
 }
+
+/// Node 0 may have failed over since the last look.
+#[test]
+fn a_grant_that_is_not_believed_is_extended_and_released_like_any_other() {
+    for is_lost in [false, true] {
+        let mut rig = Rig::unconnected(3, |config| {
+            config.restart_guard(RestartGuard::On).node_timeout(60_000 * MS)
+        });
+        greet_with_replica(&mut rig);
+        (1..3).for_each(|index| rig.connect(index));
+        rig.acquire("a");
+        rig.now = rig.now + 2_500 * MS;
+        rig.answer_all(0..3, "+OK\r\n");
+        let lease = rig.locked();
+        assert_eq!(rig.engine.votes(lease).count(), 2);
+        rig.engine.extend(lease, TTL, rig.now).unwrap();
+        assert_eq!(rig.waiting(0), ["INFO", "SET"]);
+        assert_eq!(rig.inbox[0][1][3], "IFEQ");
+        if is_lost {
+            rig.lose(0);
+        }
+        rig.engine.release(lease, rig.now);
+        let health = &rig.engine.nodes(rig.now)[0];
+        assert_eq!(health.debts, usize::from(is_lost));
+        let written: &[&str] = if is_lost { &[] } else { &["INFO", "SET", "DELIFEQ"] };
+        assert_eq!(rig.waiting(0), written);
+    }
+}
+
+/// A script runs on the server for longer.
+#[test]
+fn a_subscription_that_a_busy_node_refuses_is_repeated_once_a_second() {
+    let mut rig = Rig::with(1, |config| config.direct_wake(true));
+    let mut asked = 0;
+    for _ in 0..1_000 {
+        while !rig.waiting(0).is_empty() {
+            assert_eq!(rig.inbox[0][0][0], "SUBSCRIBE");
+            asked += 1;
+            rig.answer(0, "-BUSY Valkey is busy running a script.\r\n");
+        }
+        rig.advance(10 * MS);
+    }
+    assert!((9..=11).contains(&asked), "{asked} times in ten seconds");
+}
