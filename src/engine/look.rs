@@ -209,6 +209,23 @@ impl Engine {
         self.locks.slots.in_use() - self.locks.offers_remembered()
     }
 
+    /// What is left of work that is over, by its name, once no slot is in use.
+    #[cfg(feature = "sim")]
+    pub(crate) fn leftovers(&self) -> Vec<(&'static str, usize)> {
+        let locks = &self.locks;
+        let mut all = vec![
+            ("keeps", locks.keeps.in_use()),
+            ("batches", locks.batches.in_use()),
+            ("fences", locks.slots.fences.in_use()),
+            ("timers", locks.timers.of_work()),
+            ("awaiting", locks.awaiting.len()),
+        ];
+        all.extend(self.waiting.in_use());
+        all.extend(self.sets.in_use());
+        all.retain(|(_, count)| *count > 0);
+        all
+    }
+
     /// How many locks from elsewhere the client looks for before it adopts one.
     #[cfg(test)]
     pub(crate) const fn foreign_slots(&self) -> usize {

@@ -38,6 +38,10 @@ impl World {
                 let nodes = engine.nodes(local);
                 format!("client {client}: {slots} slots are not free, {nodes:#?}")
             });
+            let left = engine.leftovers();
+            self.oracle.check(Kind::SlotLeak, left.is_empty(), || {
+                format!("client {client}: its engine keeps {left:?}")
+            });
             let keeps = self.clients[client].front.as_ref().is_some_and(Front::is_in_use);
             self.oracle.check(Kind::SlotLeak, !keeps, || {
                 format!("client {client}: its table keeps calls or keys")

@@ -104,6 +104,11 @@ impl Keeps {
         self.keeps.insert(keep)
     }
 
+    #[cfg(feature = "sim")]
+    pub(in crate::engine) const fn in_use(&self) -> usize {
+        self.keeps.in_use()
+    }
+
     /// The lease is over, or there was none.
     pub(in crate::engine) fn close(&mut self, index: KeepIndex) {
         self.keeps.give_back(index);
@@ -149,7 +154,7 @@ pub(in crate::engine) struct Locks {
     /// Operations that wait for nodes on their way.
     pub(in crate::engine) awaiting: Vec<OpIndex>,
     /// The commands that stand for several SETs.
-    pub(super) batches: Batches,
+    pub(in crate::engine) batches: Batches,
     /// The offers of waiting calls.
     pub(in crate::engine) offers: Offers,
     /// The oldest first.

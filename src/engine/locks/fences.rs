@@ -190,6 +190,11 @@ impl Fences {
         self.by_slot.insert(slot, fencing);
     }
 
+    #[cfg(feature = "sim")]
+    pub(in crate::engine) fn in_use(&self) -> usize {
+        self.by_slot.len()
+    }
+
     pub(in crate::engine) fn of(&self, slot: SlotIndex) -> Option<&Fencing> {
         self.by_slot.get(&slot)
     }

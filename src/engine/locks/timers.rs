@@ -69,6 +69,13 @@ impl Timers {
         self.heap.first().map_or(Instant::MAX, |(at, _)| *at)
     }
 
+    /// How many timers are of an operation or a lease.
+    #[cfg(feature = "sim")]
+    pub(in crate::engine) fn of_work(&self) -> usize {
+        let is_of_work = |timer: Timer| !matches!(timer, Timer::Offers | Timer::Lists);
+        self.heap.iter().filter(|(_, timer)| is_of_work(*timer)).count()
+    }
+
     #[cfg(test)]
     pub(in crate::engine) const fn len(&self) -> usize {
         self.heap.len()

@@ -269,6 +269,14 @@ impl Sets {
         leases
     }
 
+    /// How many calls, changes, sets and owners there are.
+    #[cfg(feature = "sim")]
+    pub(in crate::engine) fn in_use(&self) -> [(&'static str, usize); 4] {
+        let (calls, changes) = (self.calls.len(), self.changes.len());
+        let (held, owners) = (self.held.len(), self.owners.len());
+        [("set calls", calls), ("set changes", changes), ("sets", held), ("owners", owners)]
+    }
+
     /// Panics if an invariant is broken.
     pub(in crate::engine) fn check(&self) {
         for call in self.calls.values() {

@@ -101,6 +101,13 @@ impl Waiting {
         self.client_id.bytes()
     }
 
+    /// How many waiters, lists and hand-overs there are. A wake ends with the answer to it.
+    #[cfg(feature = "sim")]
+    pub(super) fn in_use(&self) -> [(&'static str, usize); 3] {
+        let (waiters, queues) = (self.waiters.iter().count(), self.queues.iter().count());
+        [("waiters", waiters), ("queues", queues), ("handovers", self.handovers.iter().count())]
+    }
+
     /// How many calls have waited so far.
     #[cfg(test)]
     pub(super) const fn calls(&self) -> u32 {
