@@ -30,7 +30,7 @@ musl_compiler() {
   local wrapper=$1/musl/musl-gcc
   if command -v musl-gcc; then return; fi
   if [ ! -x "$wrapper" ]; then
-    fetch "$1/musl" musl-dev >&2 || return 1
+    fetch "$1/musl" bookworm musl-dev >&2 || return 1
     cat >"$wrapper" <<'END'
 #!/bin/sh
 headers=$(dirname "$(readlink -f "$0")")/root/usr/include/x86_64-linux-musl
@@ -46,8 +46,8 @@ empty_debian() {
   local dir=$1 source
   [ ! -e "$dir/debian.tar" ] || return 0
   [ "$(id -u)" -eq 0 ] || { echo "debootstrap must be run by root"; return 1; }
-  fetch "$dir/debootstrap" debootstrap || return 1
-  source=$(apt-get indextargets --format '$(REPO_URI)' | grep -m 1 '/debian/*$')
+  fetch "$dir/debootstrap" bookworm debootstrap || return 1
+  source=$(debian_source) || return 1
   dir=$(cd "$dir" && pwd)
   # The mounts of debootstrap end with its namespace.
   DEBOOTSTRAP_DIR=$dir/debootstrap/root/usr/share/debootstrap unshare -m \

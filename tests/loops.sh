@@ -8,7 +8,7 @@ set -euo pipefail
 mkdir -p "$1"
 top=$(cd "$1" && pwd)/loops
 if [ -e "$top/unpacked" ]; then exit 0; fi
-if ! why=$(fetch "$top" libuv1-dev libevent-dev libasio-dev 2>&1); then
+if ! why=$(fetch "$top" bookworm libuv1-dev libevent-dev libasio-dev 2>&1); then
   echo "libuv, libevent and Asio: ${why##*$'\n'}" >&2
   exit 1
 fi

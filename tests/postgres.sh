@@ -46,7 +46,7 @@ END
 
 lay() {
   local program
-  fetch "$top" "${packages[@]}" || return 1
+  fetch "$top" bookworm "${packages[@]}" || return 1
   for program in "${programs[@]}"; do
     with_libraries "$program" || return 1
     # Prints the program's own error if it does not start.

@@ -16,7 +16,7 @@ dir=$(cd "$1" && pwd)
 top=$dir/promtool
 
 lay() {
-  fetch "$top" prometheus || return 1
+  fetch "$top" bookworm prometheus || return 1
   "$top/root/usr/bin/promtool" --version || return 1
   mv -f "$top/root/usr/bin/promtool" "$dir/bin/promtool"
 }

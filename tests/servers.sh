@@ -17,6 +17,7 @@
 # Binaries that need a newer C library than this machine's run through the loader of their own
 # release, which the script unpacks beside them.
 set -euo pipefail
+. "$(dirname "$0")/debian.sh"
 
 names=(redis-7.0 redis-8.0 redis-8.6 valkey-8.1 valkey-9.1)
 [ $# -ge 1 ] || { echo "usage: tests/servers.sh DIR [NAME]" >&2; exit 64; }
@@ -31,31 +32,11 @@ runs() {
 
 # Unpacks packages of a Debian release into DIR/RELEASE/root, unless they are there.
 unpack_debian() {
-  local release=$1 top=$dir/$1 source packages
+  local release=$1 top=$dir/$1 packages
   shift
   packages="$*"
   [ "$(cat "$top/unpacked" 2>/dev/null)" != "$packages" ] || return 0
-  source=$(apt-get indextargets --format '$(REPO_URI)' | grep -m 1 '/debian/*$') ||
-    { echo "no Debian package source is set up here"; return 1; }
-  mkdir -p "$top"/{lists/partial,cache/archives/partial,debs,root}
-  # The machine's installed packages do not count: the servers need the release's own versions.
-  : >"$top/status"
-  echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $source $release main" \
-    >"$top/sources.list"
-  local options=(-qq -o "Dir::Etc::sourcelist=$top/sources.list" -o Dir::Etc::sourceparts=-
-    -o "Dir::State::Lists=$top/lists" -o "Dir::State::status=$top/status"
-    -o "Dir::Cache=$top/cache" -o APT::Sandbox::User=root)
-  apt-get "${options[@]}" update
-  rm -f "$top"/debs/*.deb
-  # Some libraries have other names in other releases: apt gets those of the wanted names that it
-  # knows.
-  local known wanted
-  known=$(apt-cache "${options[@]}" pkgnames)
-  wanted=$(grep -Fx -f <(printf '%s\n' "$@") <<<"$known")
-  (cd "$top/debs" && apt-get "${options[@]}" download $wanted)
-  local deb
-  for deb in "$top"/debs/*.deb; do dpkg-deb -x "$deb" "$top/root"; done
-  rm -rf "$top/cache" "$top/lists"
+  fetch "$top" "$release" "$@"
   echo "$packages" >"$top/unpacked"
 }
 

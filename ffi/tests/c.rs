@@ -80,7 +80,7 @@ impl Installed {
         let program =
             self.folder.path().join(format!("{compiler}-{name}-{}", flags.concat().len()));
         let mut command = Command::new(compiler);
-        command.args(["-g", "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]);
+        command.args(["-g1", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]);
         command
             .arg(crate_dir().join(source))
             .args(flags)

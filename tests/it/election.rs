@@ -137,6 +137,7 @@ fn the_name_is_renewed_with_the_term_and_ends_with_it() {
     // After three extensions, a key that had not been renewed would be gone.
     let end = redbolt::now() + ttl * 2;
     while redbolt::now() < end {
+        assert!(term.lost().wait_for(ms(20)).is_none());
         assert!(cluster.nodes().all(|node| node.pttl(CLAIM) <= 1_500));
         assert_eq!(program(&shared.leader("jobs").wait().unwrap()), Some("steady"));
     }

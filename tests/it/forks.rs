@@ -107,7 +107,7 @@ fn the_child_of_a_fork_ends_its_calls_whatever_other_threads_do_at_the_fork() {
                 }
             });
         }
-        let mut ends = (0..1_000).map(|_| match fork().expect("a process more") {
+        let mut ends = (0..300).map(|_| match fork().expect("a process more") {
             Fork::Child => {
                 thread::spawn(|| {
                     thread::sleep(PATIENCE);
