@@ -11,6 +11,8 @@ mod writing;
 use std::sync::Arc;
 use std::time::Duration;
 
+use smallvec::SmallVec;
+
 use crate::command::{Form, ReleaseStep};
 use crate::error::Cause;
 use crate::node::{
@@ -182,13 +184,11 @@ impl Nodes {
     /// The time from a request to its answer at the slowest node of the fastest `quorum`, as the
     /// greetings have shown it.
     pub(super) fn round_trip(&self, quorum: u32) -> Duration {
-        let mut trips = [Duration::MAX; NODES_MAX];
-        for (trip, id) in trips.iter_mut().zip(self.voters) {
-            *trip = self.at(id).round_trip.unwrap_or(Duration::MAX);
-        }
+        let trips = self.voters.into_iter().filter_map(|id| self.at(id).round_trip);
+        let mut trips: SmallVec<[Duration; NODES_MAX]> = trips.collect();
         trips.sort_unstable();
         let nth = usize::try_from(quorum).unwrap_or(NODES_MAX).saturating_sub(1);
-        trips.get(nth).filter(|&&trip| trip < Duration::MAX).copied().unwrap_or_default()
+        trips.get(nth).copied().unwrap_or_default()
     }
 
     /// The nodes of `absent` that are on their way, if a quorum needs them beside `present`.
