@@ -321,11 +321,10 @@ impl Locks {
                 slot.unanswered.insert(id);
                 slot.holds.insert(id);
             }
-            // The key's time there is over, by a slow clock too, unless another command has
-            // extended it.
-            let ttl_ms = u64::from(slot.ttl_longest_ms);
-            let lives = Duration::from_millis(ttl_ms + self.settings.drift.of_ms(ttl_ms));
-            if silence >= lives && slot.holds.contains(id) {
+            // The key's time there is over, unless another command has extended it.
+            if silence >= Duration::from_millis(slot.ttl_longest_ms.into())
+                && slot.holds.contains(id)
+            {
                 slot.granted.remove(id);
                 self.note_change(index);
             }
