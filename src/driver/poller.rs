@@ -58,17 +58,20 @@ impl Poller {
         driver: &mut Driver,
         until: Option<Instant>,
     ) -> Result<bool, io::ErrorKind> {
-        let deadline = [until, driver.next_deadline()].into_iter().flatten().min();
+        let deadline =
+            |driver: &Driver| [until, driver.next_deadline()].into_iter().flatten().min();
         self.is_woken = false;
         match self.idle {
-            IdleStrategy::Park => self.poll_until(driver, deadline)?,
+            IdleStrategy::Park => self.poll_until(driver, deadline(driver))?,
             IdleStrategy::Spin => {
-                self.spin_until(driver, deadline.unwrap_or(Instant::MAX), false)?;
+                // An event mostly comes first, and spares the look at the timers.
+                let end = |driver: &Driver| deadline(driver).unwrap_or(Instant::MAX);
+                self.spin_until(driver, end, false)?;
             }
             IdleStrategy::SpinThenPark(spin) => {
-                let end = clock::now() + spin;
+                let (end, deadline) = (clock::now() + spin, deadline(driver));
                 let end = deadline.map_or(end, |deadline| deadline.min(end));
-                let is_ready = self.spin_until(driver, end, true)?;
+                let is_ready = self.spin_until(driver, |_| end, true)?;
                 if !is_ready && deadline.is_none_or(|deadline| deadline > end) {
                     self.poll_until(driver, deadline)?;
                 }
@@ -92,13 +95,13 @@ impl Poller {
         Ok(())
     }
 
-    /// Polls without sleeping until something is ready (true) or `end` has come (false). With
+    /// Polls without sleeping until something is ready (true) or the `end` has come (false). With
     /// `is_polite` other threads get the core in between, and may keep it for some time. They may
     /// be nodes on this machine, for which the call waits anyway.
     fn spin_until(
         &mut self,
         driver: &mut Driver,
-        end: Instant,
+        end: impl Fn(&Driver) -> Instant,
         is_polite: bool,
     ) -> Result<bool, io::ErrorKind> {
         let polls = if is_polite { 1 } else { SPINS };
@@ -112,7 +115,7 @@ impl Poller {
             if is_polite {
                 std::thread::yield_now();
             }
-            if end <= clock::now() {
+            if end(driver) <= clock::now() {
                 return Ok(false);
             }
         }
