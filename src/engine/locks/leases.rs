@@ -352,6 +352,13 @@ impl Locks {
                 self.doubt(to, slot);
             }
         }
+        // An open offer may become a lease, and the delete of that offer may still run.
+        for (index, _) in self.offers.open.iter() {
+            let slot = self.slots.at_mut(index);
+            if slot.tainted.contains(from) {
+                slot.tainted.insert(to);
+            }
+        }
         for index in self.locks() {
             let slot = self.slots.at_mut(index);
             if is_any || slot.tainted.contains(from) {
