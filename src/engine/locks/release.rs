@@ -297,8 +297,8 @@ impl Locks {
         }
     }
 
-    /// An offer has become a lease. A node that has run the delete of the offer gets the extensions of
-    /// the lease, unless it may run another one of these deletes.
+    /// An offer has become a lease. A node that has answered the delete of the offer gets the
+    /// extensions of the lease, unless it may run another one of these deletes.
     pub(super) fn end_doubt(&mut self, id: NodeId, slot_index: SlotIndex) {
         let is_delete =
             |request| matches!(request, Request::Debt { slot, .. } if slot == slot_index);
@@ -450,6 +450,7 @@ impl Locks {
         answer: Answer,
         now: Now,
     ) {
+        self.end_doubt(id, slot_index);
         let Some(deleted) = answer.deleted() else {
             if let Some(step) = self.next_step(id, step, answer, now)
                 && !self.is_debt_void(slot_index)
@@ -485,7 +486,6 @@ impl Locks {
             slot.unanswered.remove(id);
             slot.holds.remove(id);
         }
-        self.end_doubt(id, slot_index);
         self.decide_release(slot_index);
     }
 

@@ -505,10 +505,13 @@ fn the_answer_to_the_delete_of_an_offer_counts_in_no_release_of_its_lease() {
 }
 
 /// Nothing of the offer can run there any more, unless a delete was lost with its connection. The answer
-/// comes before the lock is handed over, or behind it.
+/// comes before the lock is handed over, or behind it. The node may refuse the delete.
 #[test]
 fn a_node_that_has_answered_the_delete_of_an_offer_gets_the_extensions_of_its_lease() {
-    for (is_lost, is_first) in [(false, false), (false, true), (true, false), (true, true)] {
+    for nth in 0..8 {
+        let (is_lost, is_first, is_refused) = (nth & 1 != 0, nth & 2 != 0, nth & 4 != 0);
+        let refusal = "-NOREPLICAS Not enough good replicas to write.\r\n";
+        let answer = if is_refused { refusal } else { ":0\r\n" };
         let mut rig = rig(3);
         offering(&mut rig);
         for _ in 0..=u8::from(is_lost) {
@@ -518,17 +521,17 @@ fn a_node_that_has_answered_the_delete_of_an_offer_gets_the_extensions_of_its_le
         }
         assert_eq!(rig.waiting(2), ["DELIFEQ"]);
         if is_first {
-            rig.answer(2, ":0\r\n");
+            rig.answer(2, answer);
         }
         told(&mut rig, 0);
         told(&mut rig, 1);
         let lease = rig.locked();
         if !is_first {
-            rig.answer(2, ":0\r\n");
+            rig.answer(2, answer);
         }
         rig.engine.extend(lease, TTL, rig.now).unwrap();
         let asked = if is_lost { vec![] } else { vec!["SET".to_owned()] };
-        assert_eq!(rig.waiting(2), asked, "lost: {is_lost}, answered before: {is_first}");
+        assert_eq!(rig.waiting(2), asked, "lost: {is_lost}, before: {is_first}, {answer}");
         if !is_lost {
             rig.answer(2, "_\r\n");
             assert_eq!(rig.waiting(2), ["SET"], "it gets the token again");
