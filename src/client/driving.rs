@@ -16,11 +16,13 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use super::calls::{CallIndex, CallKind, Stage, Taken, notify_all};
+use super::calls::{CallIndex, CallKind, QueueIndex, Stage, Taken, notify_all};
 use super::counting::Counting;
 use super::rules::{Lists, Rules};
 use super::sync::{Mutex, Thread};
 use super::table::{Command, IoThread, Place, Table};
+use crate::driver::Lease;
+use crate::driver::clock::now;
 use crate::time::Instant;
 
 /// The I/O thread leaves the sockets to the callers until none has driven for this long. Until then
@@ -119,6 +121,11 @@ impl Inner {
             let _no_call = self.drive(Drive::once());
         }
         value
+    }
+
+    /// The caller holds the lease no more.
+    pub(super) fn give_back(&self, queue: QueueIndex, lease: Lease, may_pass: bool) {
+        self.with_writing(|table| table.give_back(queue, lease, may_pass, now)).notify();
     }
 
     pub(super) fn lists(&self) -> Lists {

@@ -8,7 +8,6 @@ use super::calls::QueueIndex;
 use super::counting::Hold;
 use super::driving::Owner;
 use crate::driver::Lease;
-use crate::driver::clock::now;
 use crate::engine::LeaseId;
 use crate::quorum::NodeMask;
 use crate::rules;
@@ -143,8 +142,7 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         let Some((lease, may_pass)) = self.take_lease() else { return };
-        let (queue, inner) = (self.queue, &self.owner.inner);
-        inner.with_writing(|table| table.give_back(queue, lease, may_pass, now)).notify();
+        self.owner.inner.give_back(self.queue, lease, may_pass);
     }
 }
 

@@ -420,8 +420,7 @@ pub(super) fn locked(done: Done<'_, '_>) -> Option<Result<Guard, LockError>> {
         let lists = || owner.inner.lists();
         let checked = Lists::check_lease(lease.remaining(), min_validity, lease.votes(), lists);
         if let Err(error) = checked {
-            let give_back = |table: &mut Table| table.give_back(queue, lease, true, now);
-            owner.inner.with_writing(give_back).notify();
+            owner.inner.give_back(queue, lease, true);
             return Err(error);
         }
         Ok(Guard::new(lease, Arc::clone(owner), queue, asked.options.ttl))

@@ -5,8 +5,9 @@ use crate::guards::FailoverGuard;
 use crate::rules;
 
 const LOADING: &str = "-LOADING Valkey is loading the dataset in memory\r\n";
-/// The facts of the server that a rig has as node 0.
+/// The facts of the servers that a rig has as nodes 0 and 1.
 const AT_0: &str = "run_id:0\r\nconnected_slaves:0\r\nuptime_in_seconds:9999\r\n";
+const AT_1: &str = "run_id:1\r\nconnected_slaves:0\r\nuptime_in_seconds:9999\r\n";
 const READONLY: &str = "-READONLY You can't write against a read only replica.\r\n";
 
 fn guarded(nodes: usize) -> Rig {
@@ -125,15 +126,20 @@ fn of_two_addresses_of_one_server_one_votes_whichever_it_is() {
     assert_eq!(votes(&rig), [false, true], "the other is connected, but refused for its sake");
 }
 
-/// The address of node 0 has come to lead to node 1. An extension that goes there may run behind a
-/// longer one that goes to node 1.
-#[test]
-fn of_two_addresses_of_one_server_one_gets_extensions() {
+/// The address of node 0 has come to lead to node 1, too, and an extension of the lease is under way.
+fn extending_with_node_0_at_node_1() -> (Rig, LeaseId) {
     let mut rig = Rig::new(3);
     let lease = rig.lease("a");
     rig.lose(0);
-    rig.greet(0, HELLO, "run_id:1\r\nconnected_slaves:0\r\nuptime_in_seconds:9999\r\n");
+    rig.greet(0, HELLO, AT_1);
     rig.engine.extend(lease, TTL, rig.now).unwrap();
+    (rig, lease)
+}
+
+/// An extension that goes to the address of node 0 may run behind a longer one that goes to node 1.
+#[test]
+fn of_two_addresses_of_one_server_one_gets_extensions() {
+    let (mut rig, _) = extending_with_node_0_at_node_1();
     assert!(rig.waiting(0).is_empty());
     rig.answer(1, "+OK\r\n");
     assert!(rig.engine.poll_event(rig.now).is_none(), "one server has answered");
@@ -412,14 +418,10 @@ fn a_server_that_is_refused_at_one_address_gets_extensions_at_the_other_alone() 
     assert_eq!((rig.waiting(0), rig.waiting(2)), (vec![], vec!["SET".into()]));
 }
 
-/// Node 0 leads to node 1, too, and stands in front of it.
+/// The address of node 0 stands in front of that of node 1 in the list.
 #[test]
 fn a_server_is_extended_at_an_address_that_is_refused_while_the_other_is_refused_for_its_sake() {
-    let mut rig = Rig::new(3);
-    let lease = rig.lease("a");
-    rig.lose(0);
-    rig.greet(0, HELLO, "run_id:1\r\nconnected_slaves:0\r\nuptime_in_seconds:9999\r\n");
-    rig.engine.extend(lease, TTL, rig.now).unwrap();
+    let (mut rig, lease) = extending_with_node_0_at_node_1();
     rig.answer(1, "-NOAUTH Authentication required.\r\n");
     rig.answer(2, "+OK\r\n");
     rig.engine.poll_event(rig.now).unwrap();
