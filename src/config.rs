@@ -346,8 +346,8 @@ impl Config {
         self
     }
 
-    /// How many operations may be under way at once. 4,096 by default, from 1 to 1,048,576. The
-    /// client refuses one more as `Full`.
+    /// How many operations may be under way at once, beside the extensions that keep leases alive.
+    /// 4,096 by default, from 1 to 1,048,576. The client refuses one more as `Full`.
     #[must_use]
     pub const fn in_flight_max(mut self, operations: usize) -> Self {
         self.in_flight_max = operations;

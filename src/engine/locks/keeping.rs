@@ -66,7 +66,7 @@ impl Locks {
         {
             return self.schedule_keep(index);
         }
-        let Some(op) = self.ops.open(OpKind::Keep) else {
+        let Some(op) = self.ops.open_keep() else {
             self.extend_again(index, now.real, now);
             return self.schedule_keep(index);
         };
@@ -78,12 +78,18 @@ impl Locks {
         self.schedule_keep(index);
     }
 
+    /// Gives the place of an extension by the engine itself back.
+    pub(in crate::engine) fn close_own_extension(&mut self, op: OpIndex) {
+        self.ops.ends_keep();
+        self.close_op(op);
+    }
+
     /// An extension by the engine itself is decided.
     pub(in crate::engine) fn keep_alive_ended(&mut self, op_index: OpIndex, now: Now) {
         let op = self.ops.at(op_index);
         let (slot_index, outcome) = (op.slot(), op.outcome);
         self.observe(Happening::KeptAlive { op: op_index, outcome });
-        self.close_op(op_index);
+        self.close_own_extension(op_index);
         let slot = self.slots.at_mut(slot_index);
         if slot.op == Some(op_index) {
             slot.op = None;

@@ -164,7 +164,7 @@ impl Locks {
         let slot = self.slots.at_mut(slot_index);
         if let Some(op) = slot.op.filter(|&op| self.ops.at(op).kind == OpKind::Keep) {
             slot.op = None;
-            self.close_op(op);
+            self.close_own_extension(op);
         }
     }
 

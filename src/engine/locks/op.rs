@@ -183,6 +183,7 @@ pub(in crate::engine) struct QueryAnswers {
 #[derive(Clone, Debug)]
 pub(in crate::engine) struct Ops {
     ops: Slab<OpIndex, Op>,
+    /// How many operations may be under way: those of the caller, and the engine's own.
     limit: usize,
     first: Option<OpIndex>,
     last: Option<OpIndex>,
@@ -193,12 +194,25 @@ impl Ops {
         Self { ops: Slab::default(), limit, first: None, last: None }
     }
 
-    /// Takes a place for an operation; `None` if the limit is reached. The limit is for the caller's
-    /// operations: a lease that is kept alive must not end because the callers' calls fill it.
+    /// Takes a place for an operation of the caller; `None` if the limit is reached.
     pub(in crate::engine) fn open(&mut self, kind: OpKind) -> Option<OpIndex> {
-        if kind != OpKind::Keep && self.is_full() {
-            return None;
-        }
+        if self.is_full() { None } else { self.begin(kind) }
+    }
+
+    /// Takes a place for an extension that the engine makes by itself. The caller's operations and
+    /// these take no room from each other.
+    pub(in crate::engine) fn open_keep(&mut self) -> Option<OpIndex> {
+        let index = self.begin(OpKind::Keep)?;
+        self.limit += 1;
+        Some(index)
+    }
+
+    /// The place of such an extension is about to be closed.
+    pub(in crate::engine) const fn ends_keep(&mut self) {
+        self.limit -= 1;
+    }
+
+    fn begin(&mut self, kind: OpKind) -> Option<OpIndex> {
         let index = self.ops.take(Op::empty)?;
         let op = self.at_mut(index);
         op.kind = kind;

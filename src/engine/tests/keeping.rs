@@ -206,6 +206,25 @@ fn a_lease_is_extended_though_calls_take_all_the_room() {
     assert!(rig.engine.remaining_at(lease, rig.now) > TTL - third());
 }
 
+#[test]
+fn the_extensions_of_the_engine_take_no_room_of_the_callers_calls() {
+    let mut rig = Rig::with(1, |config| config.in_flight_max(1));
+    let lease = kept_lease(&mut rig, kept());
+    rig.advance(third());
+    assert!(rig.engine.is_extending(lease));
+    rig.acquire("b");
+    assert!(rig.engine.acquire(b"c", &kept(), rig.now).is_err(), "no room");
+    assert_eq!(rig.waiting(0), ["SET", "SET"]);
+    rig.answer(0, "+OK\r\n");
+    rig.pass();
+    assert!(rig.engine.acquire(b"c", &kept(), rig.now).is_err(), "no room yet");
+    rig.answer(0, "+OK\r\n");
+    rig.locked();
+    rig.advance(third());
+    rig.engine.extend(lease, TTL, rig.now).expect("the caller's extension ends the engine's");
+    assert!(rig.engine.acquire(b"c", &kept(), rig.now).is_err(), "no room again");
+}
+
 /// The time of the extension decided it, and the answers that report the missing key come later.
 #[test]
 fn late_answers_tell_the_loss_as_well() {
