@@ -31,6 +31,9 @@ use crate::time::Instant;
 /// `node_timeout`: otherwise each drive would wake it for late answers, which are due then.
 pub(super) const LOOKS_AFTER: Duration = Duration::from_millis(40);
 
+/// The same while a lock lingers: another client may announce that it waits for the lock.
+const LOOKS_FOR_WAITERS_AFTER: Duration = Duration::from_millis(1);
+
 pub(super) struct Inner {
     table: Mutex<Table>,
     /// For the child of a fork. There a thread of the parent may have left the other mutex locked.
@@ -225,7 +228,8 @@ impl Table {
         let sleeping = &mut self.sleeping;
         let has_driven =
             std::mem::replace(&mut sleeping.drives_seen, sleeping.drives) != sleeping.drives;
-        let looks_at = if has_driven { now + LOOKS_AFTER } else { Instant::MAX };
+        let after = if self.lingering.is_empty() { LOOKS_AFTER } else { LOOKS_FOR_WAITERS_AFTER };
+        let looks_at = if has_driven { now + after } else { Instant::MAX };
         let until = match sleeping.asleep {
             _ if sleeping.caller_drives => looks_at,
             Some((Place::Gate, due)) if has_driven && is_quiet && now < due => due.min(looks_at),
@@ -406,12 +410,15 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
+    use std::cmp::Reverse;
     use std::time::Duration;
 
     use super::*;
+    use crate::client::calls::QueueIndex;
     use crate::client::span::CallSpan;
     use crate::config::Config;
     use crate::options::LockOptions;
+    use crate::slab::Index as _;
 
     fn new_table() -> (Table, Instant) {
         let rules = Rules::new(&Config::new(["h:1"]).unwrap()).unwrap();
@@ -504,6 +511,19 @@ mod tests {
             }
             let end = table.end_drive(Some(Instant::MAX), 0);
             assert_eq!(end.wakes_gate, others > 0);
+        }
+    }
+
+    #[test]
+    fn a_thread_that_leaves_the_sockets_looks_sooner_while_a_lock_lingers() {
+        for lingers in [false, true] {
+            let (mut table, now) = new_table();
+            let later = now + Duration::from_secs(1);
+            table.io_thread_falls_asleep(later);
+            table.lingering.extend(lingers.then(|| Reverse((later, QueueIndex::at(0).unwrap()))));
+            assert!(table.begin_drive(0));
+            let after = if lingers { LOOKS_FOR_WAITERS_AFTER } else { LOOKS_AFTER };
+            assert_eq!(table.leaves_sockets_until(now), Some(now + after));
         }
     }
 
