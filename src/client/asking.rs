@@ -219,8 +219,8 @@ impl Table {
     }
 
     /// Hands the lease to the next call in its queue, without asking any node. If there is none,
-    /// the lease may linger. Returns the lease if it may do neither, or not `may_pass`. Reads the
-    /// clock only if the time matters.
+    /// the lease may linger. Returns the lease if it may do neither, or if `may_pass` is false.
+    /// Reads the clock only if the time matters.
     pub(super) fn pass_on(
         &mut self,
         may_pass: bool,
@@ -305,7 +305,7 @@ impl Table {
     }
 
     /// The client computes the time to linger from the TTL of the last SET. An extension by another
-    /// TTL ends it.
+    /// TTL ends that time.
     pub(super) fn begin_extension(&mut self, queue: QueueIndex, lease: LeaseId, ttl: Duration) {
         if let Some(holder) = &mut self.queues.at_mut(queue).holder
             && holder.id == lease

@@ -320,7 +320,7 @@ mod tests {
     /// In some schedules the I/O thread is sooner.
     #[test]
     fn a_caller_of_several_calls_may_drive_though_one_of_them_was_refused_at_once() {
-        static HAS_LED: AtomicBool = AtomicBool::new(false);
+        static HAS_DRIVEN: AtomicBool = AtomicBool::new(false);
         each(|setup| {
             let (shared, worker) = start(setup);
             let drives = || shared.owner.inner.with(|table| table.sleeping.drives);
@@ -328,12 +328,12 @@ mod tests {
             let results = wait_all(["k", ""].map(|key| shared.try_lock(key, LONG)));
             assert!(matches!(*results, [Ok(_), Err(LockError::InvalidKey { .. })]), "{results:?}");
             if drives() > before && !setup.promotes {
-                HAS_LED.store(true, Ordering::Relaxed);
+                HAS_DRIVEN.store(true, Ordering::Relaxed);
             }
             drop(results);
             ends(shared, worker);
         });
-        assert!(HAS_LED.load(Ordering::Relaxed), "the calls under way are all its own");
+        assert!(HAS_DRIVEN.load(Ordering::Relaxed), "the calls under way are all its own");
     }
 
     /// A driving caller would run the executor's code on its thread.

@@ -343,7 +343,6 @@ impl Calls {
         if let Listener::Thread(thread) = &self.at(index).listener { Some(thread) } else { None }
     }
 
-    /// How many tasks wait.
     pub(super) const fn tasks(&self) -> usize {
         self.tasks
     }

@@ -179,7 +179,7 @@ impl Drop for Owner {
     }
 }
 
-/// The purpose of a drive, and its fruit.
+/// The purpose of a drive, and its result.
 #[derive(Debug)]
 pub(super) struct Drive {
     /// The driving caller's call; `None` if no call under way is its own.
@@ -256,7 +256,7 @@ impl Table {
 
     /// The driving thread goes to sleep. Returns until when; a time in the past if there is work.
     pub(super) fn fall_asleep(&mut self, place: Place, due: Instant) -> Instant {
-        // Commands are for the caller that waits to drive, and so is all that is due.
+        // The caller that waits to drive takes the commands, and does all that is due.
         let caller_drives = place == Place::Gate && self.sleeping.caller_drives;
         if !self.commands.is_empty() && !caller_drives {
             return Instant::default();
@@ -271,7 +271,8 @@ impl Table {
     /// the thread at the gate asleep.
     pub(super) fn must_wake(&mut self, drives: bool) -> Option<Place> {
         let (place, until) = self.sleeping.asleep?;
-        // At the sockets a thread hears, but behind it the I/O thread may be deaf.
+        // A driving thread at the sockets hears other clients. Later the I/O thread may sleep
+        // without hearing them.
         let must_listen = place == Place::Gate && std::mem::take(&mut self.sleeping.must_listen);
         let is_deaf = matches!(self.sleeping.io_thread, IoThread::IsDeaf { .. });
         let is_due = !self.commands.is_empty() || self.due_at() < until || must_listen && is_deaf;
@@ -549,7 +550,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_a_leader_left_asleep_is_woken_for_what_is_due_after_the_lead() {
+    fn a_thread_that_a_caller_left_asleep_is_woken_for_what_is_due_after_the_drive() {
         let (mut table, now) = new_table();
         assert_eq!(table.io_thread_falls_asleep(Instant::MAX), (Place::Gate, Instant::MAX));
         begin_lock(&mut table, now);

@@ -325,7 +325,7 @@ impl Client {
     /// # Errors
     ///
     /// The errors of [`lock`](Self::lock) and of `work`, and [`LockError::Lost`] if the lease ended
-    /// before the work.
+    /// before the work did.
     pub fn with_lock<T, E>(
         &self,
         key: impl AsRef<[u8]>,
@@ -505,7 +505,7 @@ impl Client {
         self.call(CallRequest::Task(CallKind::Connect, Some(task)), request::ready)
     }
 
-    /// Whether lists of nodes are to come that do not decide yet. Asks no node.
+    /// Whether the client has lists of nodes that do not decide yet. Asks no node.
     #[must_use]
     pub fn is_exchanging(&self) -> bool {
         self.owner.inner.lists().are_to_change

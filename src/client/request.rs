@@ -282,7 +282,8 @@ impl PendingCall {
         })
     }
 
-    /// The caller is about to wait: it drives, or listens. Returns the previous listener.
+    /// The caller is about to wait: it drives, or listens. Returns which thread goes on, and the
+    /// previous listener.
     fn waits(&mut self, table: &mut Table, caller: Caller) -> (Then, Listener) {
         let own = match caller {
             Caller::Blocks { own } => Some(own),
@@ -343,7 +344,7 @@ impl PendingCall {
     /// Takes the result. Without a result, it notes which thread or task to wake for it.
     pub(super) fn look(&mut self, task: Listener, caller: Caller) -> Option<Taken> {
         if self.owner.inner.is_in_fork() {
-            // No call has this result, so each takes it for the end of the client.
+            // Each call but `lost` takes this for the end of the client.
             self.is_taken = true;
             return Some((CallResult::Lost, None));
         }

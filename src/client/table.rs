@@ -93,7 +93,7 @@ pub(super) type KeysAndTokens = Vec<(Vec<u8>, Vec<u8>)>;
 /// Where a thread sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// The I/O thread sleeps here, beside the sockets: a caller may drive in its place.
+    /// The I/O thread sleeps here, apart from the sockets: a caller may drive in its place.
     Gate,
     /// The driving thread sleeps here, at the sockets.
     Sockets,
@@ -149,7 +149,7 @@ impl Sleeping {
         self.asleep = None;
     }
 
-    /// A caller waits for a result of the driving thread.
+    /// A task begins to wait: the driving caller must make room.
     pub(super) fn listens(&mut self, listener: &Listener) {
         self.must_leave |=
             self.caller_drives && rules::must_leave(matches!(listener, Listener::Task(_)));

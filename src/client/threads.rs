@@ -1,6 +1,6 @@
 //! [`Loop`]: the driver, and the threads that drive it. The I/O thread sleeps at its own gate.
 //! There it hears when a socket is ready, unless it has left the sockets to the callers. A blocked
-//! caller drives: it drives until its call is done, so that no thread has to wake another.
+//! caller drives until its call is done, so that no thread has to wake another.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, RawFd};

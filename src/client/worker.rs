@@ -268,7 +268,8 @@ impl Worker {
         }
     }
 
-    /// The caller has given the call up. Another call may adopt the same lock at once.
+    /// Leaves an adopted lock whose caller has given the call up, because another call may adopt it
+    /// at once.
     fn leave_adopted(&mut self, call: CallIndex) {
         for (_, reply) in self.replies.iter_mut().filter(|(of, _)| *of == call) {
             if let CallResult::Adopt(result) = reply

@@ -1,5 +1,4 @@
-//! A driver's nodes: their state, notices about them, and their lists; and its operations. The
-//! driver asks no node for it.
+//! A driver's nodes and operations: states, notices and lists. The driver asks no node for these.
 
 use std::sync::Arc;
 
@@ -68,8 +67,8 @@ impl Driver {
         self.engine.wire_key(key.as_ref()).map(Into::into)
     }
 
-    /// The name under which the nodes know this client: the id with which all its tokens begin, and
-    /// the settings that all clients of its locks must share.
+    /// The id with which all tokens of this client begin, and the settings that all clients of its
+    /// locks must share.
     #[must_use]
     pub fn identity(&self) -> (ClientId, Agreement) {
         self.engine.identity()
@@ -135,7 +134,7 @@ impl Driver {
         self.engine.take_lists()
     }
 
-    /// Whether lists of nodes are to come that do not decide yet.
+    /// Whether the client has lists of nodes that do not decide yet.
     #[must_use]
     pub const fn is_exchanging(&self) -> bool {
         self.engine.is_exchanging()

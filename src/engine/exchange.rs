@@ -72,7 +72,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether lists are to come that do not decide yet.
+    /// Whether the client has lists of nodes that do not decide yet.
     #[must_use]
     pub const fn is_exchanging(&self) -> bool {
         self.exchange.wanted.is_some()

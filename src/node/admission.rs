@@ -26,7 +26,7 @@ pub(crate) struct AdmissionRules {
     pub(crate) guard: RestartGuard,
     /// `G`: how long a node without memory does not vote.
     pub(crate) guard_time: Duration,
-    /// How much longer a node does not vote behind which an old master may grant:
+    /// How much longer a node stays without a vote if an old master may still grant:
     /// [`OLD_MASTER_GRANTS_MS`] and the drift, because the old master counts by its own clock.
     pub(crate) old_master_grants: Duration,
     pub(crate) failover_guard: FailoverGuard,

@@ -1,7 +1,8 @@
 //! The channels on which other clients reach this one through the node: subscriptions beside the
 //! ordinary commands of a RESP3 connection. One channel carries messages. The other carries
-//! transfers: the client unsubscribes from it while it would not read of a hand-over. Without a
-//! listener the script finds nobody to tell and deletes the key that it handed over.
+//! transfers. At its end the client unsubscribes from it first, because it then reads of no
+//! hand-over. Without a listener the script finds nobody to tell and deletes the key that it handed
+//! over.
 //!
 //! # Invariants
 //!

@@ -165,7 +165,7 @@ impl Node {
         if before.is_none() || self.identity().is_none() || before == self.identity() {
             return Process::Same;
         }
-        // The process had this age then, or later.
+        // The process had this age at `seen_at` or later.
         let silence = self.reading.seen_at.saturating_since(last_answer);
         let is_younger = |age| rules::began_since(age, silence);
         let is_young = self.reading.facts.uptime_s.is_some_and(is_younger);
@@ -192,8 +192,8 @@ impl Node {
             || self.look_at.is_some()
     }
 
-    /// When the node counts as stalled if it still owes its present answers then. `now` stands for
-    /// the latest answer that it can owe.
+    /// When the node counts as stalled if it has not answered by then. A node that owes nothing is
+    /// taken to owe an answer from `now` on.
     pub(crate) fn stalls_at(&self, now: Now) -> Instant {
         let oldest = self.pending.front().filter(|_| self.stalled_at.is_none());
         oldest.map_or(now.attended, |front| front.written_at) + self.timeouts.stalled_after

@@ -2,8 +2,9 @@
 //!
 //! # Invariants
 //!
-//! - A debt ends with the node's answer to it. Time ends it only if the node had answered the SET:
-//!   a SET in a frozen server's buffer has not begun its TTL.
+//! - A debt ends with the node's answer to it. Time ends it only if the node can no longer run a
+//!   command that makes or extends the key. A SET in a frozen server's buffer has not begun its
+//!   TTL.
 //! - If the node did not answer the SET, the client pays its debt twice, `node_timeout` apart. A
 //!   server reads an old connection 16 KiB at a time, between others, so the SET may still run
 //!   after the first payment.
@@ -26,7 +27,8 @@ pub(crate) struct Debt {
     pub(crate) slot: SlotIndex,
     /// When a debt that waits is due.
     pub(crate) due: Instant,
-    /// The key is certainly gone by then; [`Instant::MAX`] if the node did not answer its SET.
+    /// The key is certainly gone by then; [`Instant::MAX`] if the node may still run a command that
+    /// makes or extends it.
     pub(crate) expires: Instant,
     /// Whether to send it once more, `node_timeout` after the first answer.
     pub(crate) again: bool,

@@ -204,7 +204,7 @@ impl Facts {
                     Answer::Refused(Cause::NoPermission | Cause::Unsupported)
                 );
             }
-            // A user who may not write the marker has none.
+            // If the user may not write the marker, the master has none.
             GreetingPart::Mark => {
                 self.note_more(reply);
             }
@@ -241,8 +241,8 @@ impl Facts {
         answer
     }
 
-    /// Whether this answer to INFO comes from the master of the greeting, which was no replica
-    /// since.
+    /// Whether this answer to INFO comes from the master of the greeting, which has not been a
+    /// replica since.
     pub(super) fn is_same_master(&self, reply: &Reply<'_>) -> bool {
         let mut now = Self::default();
         now.note_info(reply);

@@ -7,7 +7,7 @@
 //! # Contract
 //!
 //! - The owner passes events in (`handle_*`, `next_step`) and learns its next work from
-//!   [`Node::take_wish`], [`Node::output`] and [`Node::next_timeout`].
+//!   `wish`, [`Node::output`] and [`Node::next_timeout`].
 //! - The node guesses nothing: malformed bytes, or an answer without a pending request, end the
 //!   connection. It hands all pending requests back as lost.
 //!

@@ -18,7 +18,7 @@ pub(super) struct Reading {
     pub(super) facts: Facts,
     /// Answers of the greeting that are still to come.
     pub(super) greeting_open: u32,
-    /// The last answer whose bytes the engine reads.
+    /// The last answer or message whose bytes the engine reads.
     pub(super) frame: Vec<u8>,
     /// The number in the last answer that was a number.
     pub(super) number: u64,
@@ -50,6 +50,7 @@ impl Reading {
                 return Step::Waited(pending);
             }
             Request::Subscribe | Request::SubscribeTransfers => return Step::Idle,
+            // The script has moved the key and told the waiter.
             Request::Transfer(_) if matches!(frame.reply(), Reply::Integer(2)) => Answer::Ok,
             Request::FencedSet(_) | Request::Raise(_) | Request::Batch(_) => {
                 self.number(counter, frame)

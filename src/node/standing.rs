@@ -19,7 +19,7 @@ use crate::time::Instant;
 /// How soon the client asks a node again that refuses only for the moment.
 const RETRY_SOON: Duration = Duration::from_millis(500);
 
-/// The client may miss two failovers, there and back, within two of these: no sentinel is as fast.
+/// The client misses a failover there and back within twice this time. No sentinel is that fast.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 
 /// More bytes than a look takes.
@@ -130,8 +130,8 @@ impl Node {
         }
     }
 
-    /// Whether the node gave a grant that the client reads now soon enough after an answered look,
-    /// if the node may fail over. A client that stood still has written no look.
+    /// Whether the client reads an answer soon enough after the last answered look. A node that
+    /// cannot fail over needs no look. A client that stood still has written none.
     pub(crate) fn is_watched(&self, now: Now) -> bool {
         let is_recent = now.real <= self.reading.seen_at + 2 * BETWEEN_LOOKS;
         self.look_at.is_none() || rules::is_watched(is_recent)

@@ -1,4 +1,4 @@
-//! The plain values of a node's conversation: its state, its requests, its results.
+//! The plain values of a node's conversation: its clocks, its limits, its state, its results.
 
 use std::time::Duration;
 
@@ -121,7 +121,7 @@ pub enum Connection {
 /// The result of one step through the input.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// All input is read.
+    /// Nothing to report.
     Idle,
     Answered(Pending, Answer),
     /// The answer to a query; its bytes are in [`Node::frame`].

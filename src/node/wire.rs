@@ -311,7 +311,7 @@ impl Node {
         }
     }
 
-    /// Subscribes to transfers, in front of the next request, and after each greeting.
+    /// Subscribes to transfers in front of the next request. Each later greeting does so again.
     pub(crate) fn take_transfers(&mut self, now: Now) {
         self.channel.wants_transfers = true;
         // Messages of a node without a mark would be no vote, and no client would delete its key.

@@ -20,7 +20,7 @@ use crate::slab::{OpIndex, SlotIndex};
 use crate::time::Instant;
 
 impl Locks {
-    /// An attempt begins. Nothing is written yet.
+    /// Begins an attempt, and writes nothing yet. Returns the end of its call.
     #[inline(always)]
     pub(in crate::engine) fn prepare_attempt(
         &mut self,
@@ -100,7 +100,8 @@ impl Locks {
         if written == self.nodes.all() { None } else { self.decide(slot_index) }
     }
 
-    /// An attempt ends with its call.
+    /// Judges the attempt at the end of its call, if that may come before the attempt's other
+    /// limits.
     #[inline(always)]
     pub(super) fn judge_by_call(&mut self, index: OpIndex, call_ends: Instant, now: Now) {
         if call_ends < now.real.plus_nanos(self.settings.longest_wait_nanos) {
@@ -160,9 +161,9 @@ impl Locks {
         self.observe(Happening::Vote { node: id, slot: slot_index, vote });
     }
 
-    /// Writes the encoded SET to one node, the gate, first. The attempt asks the others once the gate
-    /// has granted: if many clients saw a key end, they do not split the votes. The gate of a lock
-    /// with slots is a key: see `sets/slots.rs`.
+    /// Writes the encoded SET to one node, the gate, first. The attempt asks the others once the
+    /// gate has granted. Clients that all saw a key end then do not split the votes. The gate of a
+    /// lock with slots is a key: see `sets/slots.rs`.
     #[cold]
     #[must_use]
     fn try_gate(
@@ -272,8 +273,8 @@ impl Locks {
         self.go_on_or_decide(slot_index, now)
     }
 
-    /// After a vote: an attempt that has asked one node goes on by that node's vote, and another is
-    /// decided if its votes suffice.
+    /// After a vote: a gated attempt goes on by the gate's vote. Any other attempt is decided once
+    /// its votes suffice.
     #[inline]
     #[must_use]
     fn go_on_or_decide(&mut self, slot_index: SlotIndex, now: Now) -> Option<Failed> {
@@ -296,7 +297,8 @@ impl Locks {
         slot.refs = rules::names_left(slot.refs);
         self.observe(Happening::Vote { node: id, slot: slot_index, vote: Vote::Granted });
         let round = &mut self.ops.at_mut(op).round;
-        // Only the end of its connection, or of the round, makes a vote unknown before its answer.
+        // The node has no vote yet: before its answer only a lost connection or the end of the
+        // round enters one.
         round.grant(id);
         if round.is_quorum_just_met(self.settings.quorum) {
             let failed = self.decide(slot_index);
@@ -419,13 +421,13 @@ impl Locks {
         if vote == Vote::Granted {
             slot.granted.insert(id);
         }
-        // A first SET may still run at a node that gets the token of a lease again.
+        // The node's first SET may still run if an extension gave the token to the node again.
         let is_second = slot.tainted.contains(id);
         if !is_second {
             slot.unanswered.remove(id);
         }
         if matches!(vote, Vote::Denied | Vote::Failed(_)) && !is_second {
-            // The node wrote nothing, unless a release already went to it; its answer will tell.
+            // This SET wrote nothing, so the client has nothing to delete there.
             slot.holds.remove(id);
         }
         if let Some(op) = slot.op {

@@ -134,7 +134,7 @@ impl Keeps {
         self.at_mut(index).slot = Some(slot);
     }
 
-    /// The entry of a slot that is kept. Of another slot it may be an entry that is closed.
+    /// The entry of a kept slot. For any other slot the result may be a closed entry.
     pub(in crate::engine) fn of_slot(&self, slot: SlotIndex) -> Option<KeepIndex> {
         self.by_slot.get(slot.place()).copied().flatten()
     }
@@ -151,18 +151,20 @@ pub(in crate::engine) struct Locks {
     pub(in crate::engine) timers: Timers,
     /// The engine's care for leases.
     pub(in crate::engine) keeps: Keeps,
-    /// Operations that wait for nodes on their way.
+    /// Operations that wait for nodes that still connect or greet.
     pub(in crate::engine) awaiting: Vec<OpIndex>,
     /// The commands that stand for several SETs.
     pub(in crate::engine) batches: Batches,
     /// The offers of waiting calls.
     pub(in crate::engine) offers: Offers,
-    /// The oldest first.
+    /// Locks that the client has left while a node may still run an extension of them, the oldest
+    /// first.
     pub(in crate::engine) unsettled: VecDeque<Unsettled>,
     /// The nodes where a new process has answered. The client has forgotten its commands to the
     /// process before.
     pub(super) reborn: NodeMask,
-    /// The nodes among them whose address has led back to an older process since.
+    /// The nodes whose address leads, or has led back, to a process whose commands the client has
+    /// forgotten.
     pub(super) led_back: NodeMask,
     /// The slots of locks from elsewhere. A slot that is used again may stand here, too.
     pub(in crate::engine) foreign: Vec<SlotIndex>,
@@ -246,7 +248,7 @@ impl Locks {
         (next < Instant::MAX).then_some(next)
     }
 
-    /// `real` on both clocks.
+    /// `real`, and the same moment on the attended clock. Notes that the owner called the engine.
     #[inline]
     pub(in crate::engine) fn now(&mut self, real: Instant) -> Now {
         let gap = real.nanos_since(self.last_call);
@@ -257,14 +259,14 @@ impl Locks {
         self.both_clocks(real)
     }
 
-    /// `real` on both clocks, if the engine has just been called.
+    /// As [`now`](Self::now), but notes no call.
     pub(in crate::engine) const fn both_clocks(&self, real: Instant) -> Now {
         Now { real, attended: real.minus_nanos(self.absent) }
     }
 
-    /// The engine was not called for `gap`. If the call comes by the time for which the engine
-    /// asked, its owner was present. Otherwise all time beyond a `node_timeout` was the owner's
-    /// absence, and the engine blames no node for it.
+    /// The engine was not called for `gap`. If the call comes within a `node_timeout` of the time
+    /// for which the engine asked, its owner was present. Otherwise all time beyond a
+    /// `node_timeout` was the owner's absence, and the engine blames no node for it.
     #[cold]
     fn note_absence(&mut self, gap: u64, now: Instant) {
         let timeout = self.settings.node_timeout_nanos;
@@ -319,8 +321,8 @@ impl Locks {
         self.set_timer(index, Timer::Judge, at);
     }
 
-    /// Between attempts, and in a second round, a call is judged at its own end. The end of a wait for
-    /// nodes is over.
+    /// Between attempts, and in a second round, a call is judged at its own end. The limit on a
+    /// wait for nodes no longer applies.
     #[cold]
     pub(in crate::engine) fn end_with_call(&mut self, index: OpIndex) {
         let op = self.ops.at_mut(index);
@@ -333,7 +335,6 @@ impl Locks {
         }
     }
 
-    /// Sets a timer of an operation.
     pub(in crate::engine) fn set_timer(
         &mut self,
         index: OpIndex,
@@ -471,15 +472,16 @@ impl Locks {
         }
     }
 
-    /// How long until quarantines no longer keep a quorum of each list from voting; 0 if they do not.
+    /// How long until no quarantine keeps a list short of its quorum; 0 if none does, or if a list
+    /// lacks nodes for another reason, too.
     fn quarantine_ms(&self, now: Instant) -> u32 {
         let waits = self.settings.electorate.lists().map(|list| self.quarantine_of(list, now));
         let wait = waits.max().flatten().filter(|&wait| wait < Duration::MAX);
         wait.map_or(0, |wait| u32::try_from(wait.as_millis()).unwrap_or(u32::MAX).max(1))
     }
 
-    /// When so many of these nodes may vote, if they may not yet; [`Duration::MAX`] if quarantines are
-    /// not all that keeps them from it.
+    /// How long until so many of these nodes may vote, if they may not yet; [`Duration::MAX`] if
+    /// quarantines are not all that keeps them from it.
     fn quarantine_of(&self, (list, quorum): (NodeMask, u32), now: Instant) -> Option<Duration> {
         let nodes = || list.into_iter().map(|id| self.nodes.at(id));
         let admitted = nodes().filter(|node| node.can_vote()).count();
@@ -553,7 +555,6 @@ impl Locks {
     }
 }
 
-/// A third of a TTL.
 pub(in crate::engine) fn third(ttl_ms: u32) -> Duration {
     Duration::from_millis(ttl_ms.into()) / 3
 }

@@ -219,8 +219,9 @@ impl Locks {
         is_sent
     }
 
-    /// Those of the nodes `absent`, which lack the key, that get the token again with this extension.
-    /// An adoption heals none: the client does not know yet whether a quorum holds the lease.
+    /// The nodes among `absent` to which this extension gives the token again. All of `absent` lack
+    /// the key. An adoption heals none: the client does not know yet whether a quorum holds the
+    /// lease.
     pub(super) fn nodes_to_heal(
         &self,
         absent: NodeMask,
@@ -378,8 +379,8 @@ impl Locks {
             || has_granted && rules::extends_without_vote(may_fail_over)
     }
 
-    /// Whether the server that answers as this node counts as no other node. Two nodes that serve are
-    /// two servers.
+    /// Whether the node's server has no vote yet under another node's address. Two nodes that serve
+    /// are two servers.
     fn is_first_of_server(&self, id: NodeId, counted: NodeMask) -> bool {
         let serves = |id: NodeId| self.nodes.at(id).serves();
         let is_doubtful = |other: &NodeId| !serves(id) || !serves(*other);

@@ -1,5 +1,5 @@
-//! Extensions that a caller does not ask for by its lease: a client keeps its leases alive, and adopts
-//! a lock by its key and token.
+//! Extensions without a request by lease: the engine keeps leases alive, and a caller adopts a lock
+//! by key and token.
 //!
 //! # Invariants
 //!
@@ -125,7 +125,7 @@ impl Locks {
         Ok(self.ops.id(index))
     }
 
-    /// Another adoption of a lock begins, in this slot.
+    /// Marks the nodes that may still run earlier commands of this client for the adopted lock.
     fn recall_unsettled(&mut self, slot_index: SlotIndex, ttl_ms: u32) {
         let slot = self.slots.at_mut(slot_index);
         if !self.led_back.is_empty() {

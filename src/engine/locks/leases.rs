@@ -59,7 +59,7 @@ impl Locks {
         self.keeps.at_mut(keep).is_announced = is_announced;
     }
 
-    /// For now the entry of the operation's lease belongs to this slot.
+    /// The entry of the operation's lease belongs to this slot until the next attempt takes it.
     #[cold]
     pub(in crate::engine) fn bind_keep(&mut self, index: OpIndex, slot_index: SlotIndex) {
         let Some(keep) = self.ops.at(index).keep else { return };
@@ -169,7 +169,7 @@ impl Locks {
     }
 
     /// Fewer than a quorum can hold the key, or its time is over: the lease is lost for good. An
-    /// attempt or an offer then comes too late.
+    /// attempt or an offer gets its end at once, so it wins too late.
     #[cold]
     pub(in crate::engine) fn lose_lease(
         &mut self,
@@ -506,8 +506,8 @@ impl Locks {
         unsettled
     }
 
-    /// The client is about to leave a lock. It remembers the lock if an extension may still run later
-    /// than a command over another connection.
+    /// The client is about to leave a lock. It remembers the lock if a node may run an extension
+    /// later than the commands on another connection.
     fn remember_unsettled(&mut self, slot_index: SlotIndex) {
         let (open, slot) = (self.nodes_unsettled(slot_index), self.slots.at(slot_index));
         let (nodes, ttl_ms) = (slot.tainted, slot.ttl_ms);
@@ -520,7 +520,7 @@ impl Locks {
         let (key, token, lease) =
             (slot.key.clone(), slot.token.clone(), self.slots.lease_id(slot_index));
         let slots = &self.slots;
-        // Of a slot that is free, no extension is on its way.
+        // No extension is on its way for a slot that was freed.
         self.unsettled
             .retain(|it| !it.nodes.is_empty() || slots.lease_id(it.lease.slot) == it.lease);
         if self.unsettled.len() >= UNSETTLED_MAX {

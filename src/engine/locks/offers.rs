@@ -9,16 +9,16 @@
 //!   writes the token later, so its key lives at least until the deadline. No clock of another
 //!   client enters, and neither does the time of receipt.
 //! - From the moment at which a compare-and-delete of the token is written to a node, no grant by
-//!   that node counts: the node is tainted. No grant by the same server as another node counts,
-//!   either. A delete that is only owed is void once the offer is a lease. Once the node has answered
-//!   the delete, it gets the extensions of that lease.
+//!   that node counts: the node is tainted. A grant by the same server under another node's address
+//!   does not count, either. A delete that is only owed is void once the offer is a lease. Once the
+//!   node has answered the delete, it gets the extensions of that lease.
 //! - The client deletes a token only while it knows that the token belongs to one of its own ended
 //!   offers. A token that it does not know, or has given away, stays until its TTL ends.
 //! - The client remembers an ended offer, used or not, for as long as a late script may still write
 //!   its token. If a connection ends meanwhile, a hand-over may have gone unheard, so the client
-//!   owes a compare-and-delete of the token. The same holds for an offer that the client made before
-//!   the node was back: a node counts a lost connection as a listener
-//!   until it notices the loss.
+//!   owes a compare-and-delete of the token. The client also owes this delete for an offer from
+//!   before the node was back. A node counts a lost connection as a listener until it notices the
+//!   loss.
 
 use super::core::Locks;
 use super::op::Verdict;
@@ -40,12 +40,12 @@ use std::time::Duration;
 /// A call replaces an offer that is older than its TTL divided by this.
 const FRESH_PARTS: u32 = 4;
 
-/// A call that wants more than this part of its TTL makes no offer: a holder may take up a fresh
-/// offer when it is half a TTL old.
+/// A call whose `min_validity` is more than its TTL divided by this makes no offer. A holder may
+/// still take up an offer that is half a TTL old.
 const WANTED_PARTS: u32 = 3;
 
-/// How long after its end a holder may take up an offer. No holder hands a lock over to a call of
-/// which it has not heard for 500 ms; the rest is for messages on their way.
+/// A holder may take up an offer until this long after the offer's end. No holder hands a lock over
+/// to a call that was silent for 500 ms. The rest is for messages on their way.
 const TAKEN_UP: Duration = Duration::from_secs(1);
 
 /// How many ended offers the client remembers. A key that a late script writes for an older one
@@ -125,8 +125,8 @@ impl Locks {
         self.last_denial = Some(now.real.saturating_since(began));
     }
 
-    /// The time from a request to the answers of a quorum. The answer to a greeting may have lain
-    /// unread, so a denial that came sooner counts.
+    /// The time from a request to the answers of a quorum. A denial counts if it came sooner,
+    /// because the answer to a greeting may have lain unread.
     pub(in crate::engine) fn round_trip(&self) -> Duration {
         let greeted = self.nodes.round_trip(self.settings.quorum);
         self.last_denial.map_or(greeted, |denial| denial.min(greeted))
@@ -248,7 +248,7 @@ impl Locks {
             self.slots.at(newest.unwrap_or(slot_index)).ends
         };
         let ends = rules::offer_ends(self.slots.at(slot_index).ends, &newest);
-        // An attempt under way ends behind its release; both cannot be valid.
+        // The client releases the attempt under way: one key cannot have two valid locks.
         self.ops.unlist(index);
         let attempt = self.slots.at_mut(last);
         attempt.holds = rules::holds_of_attempt(attempt.holds);
@@ -256,7 +256,7 @@ impl Locks {
         self.leave_attempt(last);
         self.offers.open.remove(slot_index);
         self.remember(slot_index, Some(transfer.from), now.real);
-        // Where nodes reach this client, a script may have run, or may still run.
+        // A node that can tell this client of transfers may have run a script, or may still run it.
         let heard = self.nodes.those(Node::takes_transfers);
         let received = self.deadline_from(now.real, self.slots.at(slot_index).ttl_ms);
         let slot = self.slots.at_mut(slot_index);
@@ -302,8 +302,8 @@ impl Locks {
         }
     }
 
-    /// An offer ends: deletes the keys that were handed over to it. A node that has not told of a
-    /// script has not run it, or will tell.
+    /// The offer ends: the client deletes the keys that holders handed over to it. A node that has
+    /// told of no script has run none, or will tell.
     fn end_offer(&mut self, slot_index: SlotIndex, now: Now) {
         if self.offers.open.remove(slot_index).is_none() {
             return;
@@ -319,8 +319,8 @@ impl Locks {
         }
     }
 
-    /// The time is long enough: a holder's script compares with the holder's token, which no node
-    /// has for longer than `max_ttl` and drift.
+    /// Remembers an ended offer for long enough: a holder's script compares with the holder's
+    /// token, which no node has for longer than `max_ttl` and drift.
     fn remember(&mut self, slot: SlotIndex, from: Option<[u8; 20]>, now: Instant) {
         let ends = now + TAKEN_UP + self.settings.admission.guard_time;
         let until = rules::remembered_until(ends, now);

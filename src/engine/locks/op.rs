@@ -26,8 +26,8 @@ pub struct OpId {
 
 impl OpId {
     /// A small number that no other operation under way has: an index for the caller's own records.
-    /// It is below `in_flight_max` and the number of leases that are kept alive together. Another
-    /// operation uses it once the result is taken.
+    /// It is below the sum of `in_flight_max` and the number of leases that the engine keeps alive.
+    /// Another operation uses it once the result is taken.
     #[must_use]
     pub fn index(self) -> usize {
         self.op.place()
@@ -114,12 +114,12 @@ pub(in crate::engine) struct Op {
     /// When the operation is judged outside of the rounds; [`Instant::MAX`] for never.
     pub(in crate::engine) judge_at: Instant,
     pub(in crate::engine) plan: Plan,
-    /// How the last attempt of an acquisition failed; `Open` before the first failure, and `Taken`
-    /// for a call that queued without an attempt.
+    /// How the last attempt of an acquisition failed. Of a call that may try again: `Open` before
+    /// the first failure, and `Taken` if the call queued without an attempt.
     pub(in crate::engine) failed: Verdict,
     /// The nodes that granted the last attempt that came too late.
     pub(in crate::engine) late: NodeMask,
-    /// The nodes that denied this call when it last heard of them, and the generation of the call.
+    /// The nodes that denied this call in their last answers to it, and the generation of the call.
     denials: (NodeMask, u32),
     /// The nodes that the attempt under way asks once the gate has granted.
     pub(in crate::engine) gated: NodeMask,
@@ -310,7 +310,6 @@ impl Ops {
         self.ops.in_use()
     }
 
-    /// Whether the limit is reached.
     pub(in crate::engine) const fn is_full(&self) -> bool {
         self.room() == 0
     }

@@ -138,7 +138,7 @@ impl Locks {
     pub(super) fn send_raise(&mut self, id: NodeId, slot_index: SlotIndex, now: Now) {
         let raise = self.slots.fences.of(slot_index).and_then(|fencing| fencing.raise);
         let Some(number) = raise.map(|raise| raise.number) else { return };
-        // The client does not ask a node that has gone since it granted.
+        // The node may have lost its vote since it granted.
         if !self.nodes.voters().contains(id) {
             return;
         }

@@ -83,7 +83,7 @@ impl Locks {
         Ok(self.ops.id(index))
     }
 
-    /// A release that has begun may be decided already.
+    /// Decides a release that has just begun, if too few nodes are still to answer.
     pub(in crate::engine) fn conclude_release(&mut self, op: OpId) {
         let op = self.ops.at(op.op);
         if !op.tally.open.has_at_least(self.settings.quorum) {
@@ -255,8 +255,7 @@ impl Locks {
         }
     }
 
-    /// A release with a result will not get this node's answer in time, unless the node is just
-    /// coming back.
+    /// The release stops waiting for this node's answer, unless the node is just coming back.
     fn release_unpaid(&mut self, id: NodeId, slot_index: SlotIndex) {
         if !self.nodes.at(id).is_on_the_way()
             && let Some(tally) = self.tally_of_release(slot_index)
@@ -286,8 +285,8 @@ impl Locks {
         }
     }
 
-    /// The client deletes an offered token at a node. No grant counts any more of the server that the
-    /// address of the node leads to, not even as another node.
+    /// The client deletes an offered token at a node. From now on no grant by the server at the
+    /// node's address counts, not even as another node.
     pub(super) fn end_votes(&mut self, id: NodeId, slot_index: SlotIndex) {
         let slot = self.slots.at_mut(slot_index);
         slot.set(Mark::DOUBTED, true);
@@ -298,7 +297,7 @@ impl Locks {
     }
 
     /// An offer has become a lease. A node that has answered the delete of the offer gets the
-    /// extensions of the lease, unless it may run another one of these deletes.
+    /// extensions of the lease, unless the node may still run another such delete.
     pub(super) fn end_doubt(&mut self, id: NodeId, slot_index: SlotIndex) {
         let is_delete =
             |request| matches!(request, Request::Debt { slot, .. } if slot == slot_index);
@@ -426,9 +425,10 @@ impl Locks {
             }
         }
         let slot = self.slots.at_mut(slot_index);
-        // A SET went over a connection that died, or a holder's script is on its way: either may
-        // run after this release. The node would tell of a script, and the client then deletes its
-        // key. Of a SET, which only an extension sends for an offer, it would tell nothing.
+        // A SET from a dead connection may still run, or a holder's script may be on its way:
+        // either may run after this release. The node tells the client of a script, and the client
+        // then deletes the key. The node tells nothing of a SET, and only an extension sends a SET
+        // for an offer.
         let is_of_script = slot.has(Mark::OFFERED) && !slot.is_extended();
         let is_told = is_of_script && self.nodes.at(id).takes_transfers();
         if rules::may_run_behind(slot.unanswered.contains(id), is_told) {
@@ -489,8 +489,8 @@ impl Locks {
         self.decide_release(slot_index);
     }
 
-    /// The votes of a release. A node may answer the delete of an offer while the client extends the
-    /// lease of that offer.
+    /// The votes of a release, if one is under way. The slot's operation may be an extension,
+    /// during which a node answers the delete of the offer.
     fn tally_of_release(&mut self, slot_index: SlotIndex) -> Option<&mut Tally> {
         let op = self.ops.at_mut(self.slots.at(slot_index).op?);
         (op.kind == OpKind::Release).then_some(&mut op.tally)

@@ -23,7 +23,7 @@ pub(in crate::engine) struct Settings {
     /// The electorate before the last change of the lists. It decides on the attempts and leases that
     /// began under it, until an extension carries them on.
     pub(in crate::engine) former: Electorate,
-    /// The number of the vote that makes a quorum; of two lists, the larger of their quorums.
+    /// How many votes make a quorum; of two lists, the larger number.
     pub(in crate::engine) quorum: u32,
     pub(in crate::engine) drift: Drift,
     pub(in crate::engine) node_timeout: Duration,

@@ -146,8 +146,8 @@ pub(in crate::engine) struct Slot {
     pub(in crate::engine) ttl_ms: u32,
     /// The longest TTL that any command for this slot carried.
     pub(in crate::engine) ttl_longest_ms: u32,
-    /// The nodes that granted, less those that have forgotten it since. A node that granted and does
-    /// not hold the key was told to delete it.
+    /// The nodes that granted, less those that have forgotten it since. If a node is here but not
+    /// in `holds`, a client has told it to delete the key.
     pub(in crate::engine) granted: NodeMask,
     /// The nodes that may hold the key.
     pub(in crate::engine) holds: NodeMask,
@@ -177,19 +177,19 @@ pub(in crate::engine) struct Slot {
 pub(in crate::engine) struct Mark(u8);
 
 impl Mark {
-    /// The engine looks after the lease: see [`care`](crate::engine::care).
+    /// The engine looks after the lease, which has an entry in `Keeps`.
     pub(in crate::engine) const KEPT: Self = Self(1);
     /// In the list of changes, for the lease that the slot has when the caller reads the list. The
     /// list holds each slot once, so even unread it stays short.
     pub(in crate::engine) const CHANGED: Self = Self(2);
     /// The attempt, or the lease, has an entry in [`Fences`].
     pub(in crate::engine) const FENCED: Self = Self(4);
-    /// A call has offered the token: holders hand locks over to no other.
+    /// A call has offered the token. Holders hand locks over only to such tokens.
     pub(in crate::engine) const OFFERED: Self = Self(8);
     /// A late command at a tainted node could take the key, or shorten its life.
     pub(in crate::engine) const DOUBTED: Self = Self(16);
-    /// Another client won the lease, or says that it deleted it. This client does not know what
-    /// others told the nodes.
+    /// Another client won the lease, or says that it has deleted the lease's keys. This client does
+    /// not know what others told the nodes.
     pub(in crate::engine) const SHARED: Self = Self(32);
     /// The lists before the last change decide: no extension has carried the lease on since.
     pub(in crate::engine) const FORMER: Self = Self(64);
@@ -293,7 +293,6 @@ impl Slots {
         }
     }
 
-    /// How many slots are in use.
     pub(in crate::engine) fn in_use(&self) -> usize {
         self.slots.in_use()
     }
@@ -313,8 +312,8 @@ impl Slot {
         self.state = next.unwrap_or(self.state);
     }
 
-    /// Whether an extension has begun. Its SETs give the token to nodes again. One of them may run late,
-    /// and no message tells of it.
+    /// Whether an extension has begun. Its SETs give the token to nodes again. A node may run such
+    /// a SET late, and sends no message about it.
     #[inline]
     pub(in crate::engine) const fn is_extended(&self) -> bool {
         self.extensions > 0
@@ -338,8 +337,9 @@ impl Slot {
         is_new
     }
 
-    /// The nodes where a late command could do harm. A late extension does none if it is as long as
-    /// those behind it: it finds the key with the token and extends it, or does nothing.
+    /// The nodes where a late command could do harm. A late extension does no harm if it is as long
+    /// as the extensions behind it. It extends a key that has the token, and otherwise does
+    /// nothing.
     pub(in crate::engine) const fn doubted(&self) -> NodeMask {
         if self.has(Mark::DOUBTED) { self.tainted } else { NodeMask::EMPTY }
     }

@@ -27,7 +27,8 @@ pub(in crate::engine) struct Sets {
     pub(super) held: FxHashMap<LeaseId, Held>,
     /// Every lease of a set.
     pub(super) owners: FxHashMap<LeaseId, Owner>,
-    /// By lock name, the slots that this client released while at most one other call waited for them.
+    /// By lock name, one bit for each slot that this client released while at most one other call
+    /// waited for it.
     pub(super) left: HashMap<Key, u64>,
 }
 

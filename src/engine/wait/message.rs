@@ -3,7 +3,7 @@
 //!
 //! # Contract
 //!
-//! - Messages are hints: safety does not depend on them, they may be forged or lost. The one
+//! - Messages are hints. Safety does not depend on them: a message may be forged or lost. The one
 //!   exception is a [transfer](MessageKind::Transfer), by which a node votes. A quorum of nodes
 //!   must send it.
 //! - Anything that is not a message is ignored. The version is in the name of the channel.
@@ -169,7 +169,6 @@ impl Listed {
     }
 }
 
-/// Appends a message.
 pub(in crate::engine) fn append(
     out: &mut Vec<u8>,
     (kind, hops): (MessageKind, u8),
@@ -213,7 +212,7 @@ pub(in crate::engine) fn waiter_id(client: ClientId, call: u32) -> WaiterId {
     id
 }
 
-/// The field for the holder's token, in a message for a waiter.
+/// A waiter's id in the form of a token, for a message that names a waiter in place of a holder.
 pub(in crate::engine) fn token_of(waiter: WaiterId) -> RawToken {
     let mut token = [0; 20];
     let (first, _) = token.split_at_mut(waiter.len());

@@ -9,8 +9,8 @@
 //!
 //! # Contract
 //!
-//! - [`Waiting`] knows no node, attempt or clock. Each input brings what it needs of them. It
-//!   asks for [`Action`]s, which the engine takes and does in order after each input.
+//! - [`Waiting`] knows no node, attempt or clock. Each input brings the facts about them that it
+//!   needs. It asks for [`Action`]s, which the engine takes and does in order after each input.
 //! - An action that could not be done is a new input, at once.
 //!
 //! # Invariants
@@ -52,8 +52,8 @@ use outside::Actions;
 use turns::{WaitQueue, Wake, Wakes};
 use waiter::{WaitState, Waiter};
 
-/// How often clients forward a message, so that a client that missed some turns finds the holder. A
-/// hop costs one command; an attempt in vain costs at least N.
+/// How often clients may forward one message. Forwarding leads a client that missed some turns to
+/// the holder. A hop costs one command, and an attempt in vain at least one per node.
 const HOPS_MAX: u8 = 8;
 
 impl Waiting {
@@ -196,7 +196,7 @@ impl Waiting {
         self.step(op, Input::Begun, view);
     }
 
-    /// A node denied the attempt that had already failed.
+    /// A node denies an attempt after that attempt has failed.
     pub(super) fn denied_late(&mut self, op: OpIndex, node: NodeId) {
         if let Some(waiter) = self.waiters.get_mut(op) {
             waiter.denied.insert(node);
@@ -434,8 +434,8 @@ impl Waiting {
         view: &mut View<'_>,
     ) {
         let mut all = entries(message, node, true, view);
-        // This client knows which of its own calls are over. A message of such a call returns to
-        // this client if the call saw its own token at a node.
+        // This client knows which of its own calls are over. A message of an ended call returns to
+        // this client if the call had seen its own token at a node.
         let is_waiting = |id| !self.is_own(&id) || self.call_of(id, message.key).is_some();
         all.retain(|entry| is_waiting(entry.id));
         if all.is_empty() {
@@ -491,7 +491,8 @@ impl Waiting {
         self.wake_first(is_turn, Key::from_slice(message.key), all, 0, view);
     }
 
-    /// Whether a message is for a call of this client. If it was not found, that call is over.
+    /// Whether the token names a call of this client. The caller has not found that call, so the
+    /// call is over.
     fn was_call(&self, token: &RawToken) -> bool {
         let id = waiter_of(token);
         self.is_own(&id) && *token == token_of(id)

@@ -50,8 +50,8 @@ impl Reach {
 /// The facts that come with an input.
 pub(in crate::engine) struct View<'a> {
     pub(in crate::engine) now: Instant,
-    /// Messages may have lain unread since then. It equals `now` if the loop slept beside its
-    /// sockets, so that it has read each message as soon as it came.
+    /// Messages may have lain unread since then. It equals `now` if the loop slept on its sockets:
+    /// then the loop has read each message at once.
     pub(in crate::engine) last_pass: Instant,
     pub(in crate::engine) reach: Reach,
     /// From a request to its answer, at the slowest node of the fastest quorum.
@@ -63,7 +63,7 @@ pub(in crate::engine) struct View<'a> {
 /// The lock that a message is about, as this client knows it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::engine) struct Meant {
-    /// Its slot, if this client has it or is about to.
+    /// Its slot, if this client has the lock or is about to have it.
     pub(in crate::engine) slot: Option<SlotIndex>,
     /// This client held it and has released it.
     pub(in crate::engine) is_released: bool,
@@ -160,7 +160,7 @@ pub(in crate::engine) enum Input {
     Due,
 }
 
-/// The bytes of a message to publish; valid until the next action is taken.
+/// The bytes of a message to publish; valid until the engine has taken all actions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::engine) struct Text {
     pub(in crate::engine) to: ClientId,

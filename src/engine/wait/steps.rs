@@ -27,7 +27,8 @@
 //! | receiving | due | trying | an attempt: no more of it came |
 //! | asking: place, poll; still | a follower for which it waits | trying | an attempt at one node: each waits for the other |
 //! | asking: introduction | introduced | still | asks for the token at once (asking: poll), unless it was listed or all nodes denied it |
-//! | | introduced in vain, refused | asking: introduction | asks the next |
+//! | trying, or asking: introduction | introduced or denied, behind a follower for which it waits | trying | an attempt at one node |
+//! | asking: introduction | introduced in vain, refused | asking: introduction | asks the next |
 //! | | a holder of another kind | still, unheard | |
 //! | asking: poll | the holder that was told, or any while the call was told a moment ago | still | the list goes with the lock |
 //! | | another one | asking: introduction | asks the next |
@@ -40,7 +41,8 @@
 //! | pausing | due | trying | the postponed attempt |
 //! | still | due, and the key's TTL has ended | trying | an attempt at the node that was asked last |
 //! | | due, and the holder was told of an offer a while ago | asking: introduction | asks the next |
-//! | | due otherwise | asking: poll | asks for the holder's token: at the node of its holder, or at the next node |
+//! | | due otherwise | asking: poll | asks for the holder's token: at the node asked last, or at the next node |
+//! | | due, and no node can be asked | trying | an attempt |
 
 use super::message::{List, RawToken};
 use super::outside::{Action, HolderAnswer, Input, Reach};
@@ -142,7 +144,8 @@ impl Waiter {
                 let was_listed = self.holder.is_listed;
                 self.introduced((holder, remaining, is_heard), scene);
                 match holder {
-                    // Do not chase the holder: a fast lock outruns our messages.
+                    // The call does not chase the holder: a lock that moves fast outruns the
+                    // messages.
                     Some(_) if is_heard && was_listed => {
                         self.is_doubtful = false;
                         self.listen_on(scene)
@@ -233,8 +236,8 @@ impl Waiter {
         self.is_doubtful = false;
         self.tries = self.tries.saturating_add(1);
         match early {
-            // The token may be unknown, because a message named the call or its turns came before
-            // any answer. A node knows the holder.
+            // The call may not know the holder's token: a message named the call, or its turns came
+            // before any answer. So the call asks a node.
             Early::None if self.is_given_away(self.holder.token) => {
                 match self.next_denier(scene.view.reach) {
                     Some(node) => self.poll(node, scene),
@@ -290,8 +293,8 @@ impl Waiter {
         if self.is_given_away(self.holder.token) {
             return self.rest(scene);
         }
-        // Unless every node denied the call, the client that seemed to hold the lock may have
-        // failed as the call did. Then each waits for the next.
+        // Unless every node denied the call, the client that was told may hold no lock: its attempt
+        // may have failed, too. Then each call waits for another.
         let reach = scene.view.reach;
         self.is_doubtful = !reach.asked.without(self.denied).is_empty();
         match self.node.filter(|&node| self.is_doubtful && reach.asked.contains(node)) {
@@ -323,7 +326,7 @@ impl Waiter {
     }
 
     /// The node does not have the key. If the call is listed with a holder, the lock may just be
-    /// changing hands: only if some more looks find the key gone too, no call was woken.
+    /// changing hands. If a few more looks find the key gone as well, no client has woken a call.
     fn found_gone(&mut self, scene: &mut Scene<'_, '_>) -> WaitState {
         if self.holder.is_listed && self.holder.gone < LOOKS {
             self.holder.gone += 1;

@@ -31,7 +31,7 @@ const RECENT_MAX: usize = 64;
 /// frozen waiter that is given a lock costs the others its TTL.
 const SILENT_MAX: Duration = Duration::from_millis(500);
 
-/// A waiter that was silent for this part of its TTL would have too little of it left.
+/// A waiter that was silent for this part of its TTL would get a lease with too little time left.
 const SILENT_PARTS: u32 = 4;
 
 /// The calls that wait for the lock of a slot.
@@ -93,7 +93,7 @@ pub(in crate::engine) struct Heir {
 pub(in crate::engine) struct Terms {
     /// The nodes that granted the lock.
     pub(in crate::engine) granted: NodeMask,
-    /// The nodes that can hand a lock over. Most nodes that have not answered the SET yet have the
+    /// The nodes that can hand a lock over. Nodes with an unanswered SET count, too: most have the
     /// key when the script runs.
     pub(in crate::engine) nodes: NodeMask,
     /// How many transfers may follow each other before clients of other kinds get their turn.
@@ -320,7 +320,7 @@ impl Waiting {
             let ttl = Duration::from_millis(entry.offer.map_or(0, |offer| offer.ttl_ms).into());
             rules::is_alive(silent <= SILENT_MAX) && rules::is_fresh(silent <= ttl / SILENT_PARTS)
         };
-        // A silent waiter is over, or frozen, or about to announce itself again: then it has its place.
+        // A silent waiter is over or frozen, or will announce itself again and then get its place.
         queue.list.drop_unless_all(|entry| entry.offer.is_some() && !is_heard(entry));
         let is_in_row = rules::is_in_row(queue.row < terms.in_row);
         let first = *queue.list.first()?;
@@ -372,7 +372,6 @@ impl Waiting {
     ) {
         let Some(handover) = self.handovers.get_mut(slot) else { return };
         handover.open.remove(node);
-        // A waiter that this node did not tell may still receive messages.
         if is_told {
             handover.told.insert(node);
         }

@@ -30,8 +30,8 @@ pub(in crate::engine) fn safety_poll(trip: Duration) -> Duration {
 pub(super) const FIRST_POLL: Duration = Duration::from_millis(10);
 pub(super) const POLL_A_TURN: Duration = Duration::from_millis(2);
 
-/// The same in round trips, where these take longer than the times above: a message under way must
-/// have had the time to come.
+/// The same times in round trips. The longer of the two counts: a message under way must have had
+/// the time to come.
 const POLL_TRIPS: u32 = 16;
 pub(super) const FIRST_POLL_TRIPS: u32 = 4;
 pub(super) const POLL_A_TURN_TRIPS: u32 = 2;
@@ -57,7 +57,8 @@ pub(super) const NEXT_LOOK: Duration = Duration::from_millis(1);
 /// A call that no holder knows of polls each node no more often than this.
 const NODE_PACE: Duration = Duration::from_millis(300);
 
-/// From the fourth attempt in a row on, a call first pauses this long, up to five times as long.
+/// From the fourth attempt in a row on, a call first pauses for this long, or for up to five times
+/// as long.
 const PAUSE: Duration = Duration::from_millis(1);
 const TRIES_IN_ROW: u32 = 3;
 
@@ -65,15 +66,14 @@ const TRIES_IN_ROW: u32 = 3;
 /// that reacquires again and again, the call would come too late each time.
 const PAUSE_PARTS: u32 = 4;
 
-/// After a change of holder a waiter turns to all nodes again, at most this often before it is
-/// still or tries again.
+/// How often a change of holder sends a waiter back to all nodes before it is still or tries again.
 const CHANGES_MAX: u8 = 4;
 
-/// A call that got the turn this often, and found the same token each time, no longer tells the
-/// client of that token. One turn may come before the release is on all nodes.
+/// If the turn comes this often with the same token, the call no longer tells that token's client.
+/// One turn may come before each node has run the release.
 const TURNS_IN_VAIN: u8 = 2;
 
-/// How many tokens a call remembers of clients that gave it its turn.
+/// A call remembers the tokens of at most so many clients that gave it its turn.
 const TURNED_MAX: usize = 4;
 
 /// The state of a call that waits.
@@ -378,7 +378,8 @@ impl Waiter {
     /// The call has its turn. The count of its tries restarts on progress only: when the holder
     /// differs from the holders at earlier turns.
     pub(super) fn note_turn(&mut self) {
-        // A message from a call of the same client comes before the answer that names the holder.
+        // `told` and not the holder: the turn may come from the same client, before the answer that
+        // names the holder.
         let told = self.told;
         if let Some((_, turns)) = self.turned.iter_mut().find(|(token, _)| *token == told) {
             *turns = turns.saturating_add(1);
