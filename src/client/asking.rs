@@ -12,7 +12,9 @@
 use std::cmp::Reverse;
 use std::time::Duration;
 
-use super::calls::{CallIndex, CallKind, CallResult, Left, Listener, QueueIndex, Refused, Stage};
+use super::calls::{
+    CallIndex, CallKind, CallResult, Listener, QueueIndex, Refused, Remains, Stage,
+};
 use super::counting::Moment;
 use super::rules::Rules;
 use super::span::CallSpan;
@@ -96,7 +98,7 @@ impl Table {
             }
             Task::Extend { lease, queue, ttl } => {
                 (place.lease, place.queue) = (Some(*lease), Some(*queue));
-                self.begin_extension(*queue, *lease, *ttl);
+                self.note_extension(*queue, *lease, *ttl);
             }
             Task::Detach { queue, .. } => place.queue = Some(*queue),
             Task::Acquire { .. }
@@ -138,7 +140,7 @@ impl Table {
 
     /// The caller has given the call up. Returns the remains of the call: their reply has the lease
     /// that the call had won.
-    pub(super) fn abandon(&mut self, call: CallIndex) -> Left {
+    pub(super) fn abandon(&mut self, call: CallIndex) -> Remains {
         let place = self.calls.at_mut(call);
         match place.stage {
             Stage::Queued => {
@@ -149,10 +151,10 @@ impl Table {
             Stage::UnderWay => {
                 place.is_abandoned = true;
                 self.commands.push(Command::Call(call, Task::Cancel, CallSpan::none()));
-                Left::listener(self.calls.listen(call, Listener::None))
+                Remains::listener(self.calls.listen(call, Listener::None))
             }
             Stage::Done => self.calls.close(call),
-            Stage::Free => Left::default(),
+            Stage::Free => Remains::default(),
         }
     }
 
@@ -229,9 +231,10 @@ impl Table {
         now: impl FnOnce() -> Instant,
     ) -> Result<Listener, Lease> {
         // Others may wait for single keys of a set.
-        let is_ours = !lease.is_set() && !rules::is_known_elsewhere(lease.is_exposed());
+        let is_unknown_elsewhere =
+            !lease.is_set() && !rules::is_known_elsewhere(lease.is_exposed());
         let is_held = !self.is_closed && self.queues.is_held_by(queue, lease.id());
-        if !may_pass || !is_ours || !is_held {
+        if !may_pass || !is_unknown_elsewhere || !is_held {
             return Err(lease);
         }
         self.queues.pull(queue, &mut self.calls);
@@ -306,7 +309,7 @@ impl Table {
 
     /// The client computes the time to linger from the TTL of the last SET. An extension by another
     /// TTL ends that time.
-    pub(super) fn begin_extension(&mut self, queue: QueueIndex, lease: LeaseId, ttl: Duration) {
+    pub(super) fn note_extension(&mut self, queue: QueueIndex, lease: LeaseId, ttl: Duration) {
         if let Some(holder) = &mut self.queues.at_mut(queue).holder
             && holder.id == lease
             && rules::ends_time_to_linger(holder.ttl != ttl)

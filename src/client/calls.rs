@@ -232,13 +232,13 @@ impl CallPlace {
 
 /// The remains of a call that has left its place. Dropping them may run foreign code.
 #[derive(Debug, Default)]
-pub(super) struct Left {
+pub(super) struct Remains {
     pub(super) reply: Option<CallResult>,
     _listener: Listener,
     _span: CallSpan,
 }
 
-impl Left {
+impl Remains {
     pub(super) const fn listener(listener: Listener) -> Self {
         Self { reply: None, _listener: listener, _span: CallSpan::none() }
     }
@@ -273,7 +273,7 @@ impl Calls {
     }
 
     /// Gives the place back. The caller must drop the remains outside of the mutex.
-    pub(super) fn close(&mut self, index: CallIndex) -> Left {
+    pub(super) fn close(&mut self, index: CallIndex) -> Remains {
         let call = self.at_mut(index);
         call.stage = Stage::Free;
         call.is_abandoned = false;
@@ -283,14 +283,14 @@ impl Calls {
         let reply = call.reply.take();
         let span = call.span.take();
         let listener = self.listen(index, Listener::None);
-        let left = Left { reply, _listener: listener, _span: span };
+        let left = Remains { reply, _listener: listener, _span: span };
         self.calls.give_back(index);
         left
     }
 
     /// Takes the result of a call that is done. The caller must drop the remains outside of the
     /// mutex.
-    pub(super) fn take(&mut self, index: CallIndex) -> (Taken, Left) {
+    pub(super) fn take(&mut self, index: CallIndex) -> (Taken, Remains) {
         let (queue, kind) = (self.at(index).queue, self.at(index).kind);
         let mut left = self.close(index);
         let reply = left.reply.take().unwrap_or_else(|| CallResult::closed(kind, 0));

@@ -316,7 +316,7 @@ impl Table {
     }
 
     /// Whether the driving caller hands no result out, because a task may wait for one.
-    pub(super) const fn makes_room(&mut self) -> bool {
+    pub(super) const fn leaves_for_task(&mut self) -> bool {
         if self.sleeping.must_leave {
             self.sleeping.wake();
         }

@@ -129,7 +129,7 @@ impl Front {
         ttl: Duration,
         now: Instant,
     ) -> Result<OpId, ExtendError> {
-        self.table.begin_extension(held.queue, held.id(), ttl);
+        self.table.note_extension(held.queue, held.id(), ttl);
         let result = engine.extend(held.id(), ttl, now);
         self.look_at(engine, held);
         result

@@ -192,12 +192,12 @@ pub(super) fn a_lock_that_was_extended_by_another_ttl_does_not_linger() {
     once(|| {
         let mut desk = Desk::new();
         let held = desk.wins(&options());
-        desk.table.begin_extension(held.0, held.1.id(), TTL / 2);
+        desk.table.note_extension(held.0, held.1.id(), TTL / 2);
         desk.drops(held);
         assert_eq!(desk.commands(), ["release"]);
         // Nor does it linger for the caller that it is handed on to.
         let held = desk.wins(&options());
-        desk.table.begin_extension(held.0, held.1.id(), TTL / 2);
+        desk.table.note_extension(held.0, held.1.id(), TTL / 2);
         let call = desk.asks(&options().retry(Retry::default()));
         desk.drops(held);
         let held = desk.taken(call);
@@ -205,7 +205,7 @@ pub(super) fn a_lock_that_was_extended_by_another_ttl_does_not_linger() {
         assert_eq!(desk.commands(), ["release"]);
         // The extension of a former lease changes nothing.
         let (former, held) = (LeaseId::nth(9), desk.wins(&options()));
-        desk.table.begin_extension(held.0, former, TTL / 2);
+        desk.table.note_extension(held.0, former, TTL / 2);
         desk.drops(held);
         assert!(desk.commands().is_empty());
     });

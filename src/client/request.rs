@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::calls::{CallIndex, CallKind, CallResult, Left, Listener, QueueIndex, Stage, Taken};
+use super::calls::{CallIndex, CallKind, CallResult, Listener, QueueIndex, Remains, Stage, Taken};
 use super::counting::CountedCall;
 use super::driving::{Caller, Drive, Owner, Then};
 use super::guard::Guard;
@@ -277,14 +277,14 @@ impl PendingCall {
             let mut this =
                 Self { owner, call, done, listens: false, is_taken: false, drives: false };
             // A call that has just begun has no other listener.
-            let (then, _none) = this.waits(table, caller);
+            let (then, _none) = this.drive_or_listen(table, caller);
             (Ok(this), then)
         })
     }
 
     /// The caller is about to wait: it drives, or listens. Returns which thread goes on, and the
     /// previous listener.
-    fn waits(&mut self, table: &mut Table, caller: Caller) -> (Then, Listener) {
+    fn drive_or_listen(&mut self, table: &mut Table, caller: Caller) -> (Then, Listener) {
         let own = match caller {
             Caller::Blocks { own } => Some(own),
             Caller::Sleeps => None,
@@ -359,13 +359,13 @@ impl PendingCall {
                 return ((Some(taken), (left, task)), Then::Wakes);
             }
             if matches!(task, Listener::None) {
-                let (then, old) = self.waits(table, caller);
-                return ((None, (Left::listener(old), task)), then);
+                let (then, old) = self.drive_or_listen(table, caller);
+                return ((None, (Remains::listener(old), task)), then);
             }
             table.sleeping.listens(&task);
             self.listens = false;
             let old = table.calls.listen(self.call, task);
-            ((None, (Left::listener(old), Listener::None)), Then::Wakes)
+            ((None, (Remains::listener(old), Listener::None)), Then::Wakes)
         });
         self.is_taken = taken.is_some();
         taken

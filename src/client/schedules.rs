@@ -103,7 +103,7 @@ impl Network {
     fn exchange(&mut self, inner: &Inner, drive: Option<&mut Drive>) -> Option<DriveEnd> {
         let (caller_drives, Self { engine, replies, commands, tell, .. }) = (drive.is_some(), self);
         let end = inner.with(|table| {
-            if caller_drives && table.makes_room() {
+            if caller_drives && table.leaves_for_task() {
                 return Some(table.end_drive(None, 0));
             }
             table.hand_out(engine, false, now(), replies, tell);

@@ -305,7 +305,7 @@ impl Worker {
             if let Some((names, electorate)) = lists {
                 table.lists = Lists { names, electorate, are_to_change };
             }
-            if drive.is_some() && table.makes_room() {
+            if drive.is_some() && table.leaves_for_task() {
                 end = Some(table.end_drive(None, 0));
                 return;
             }
@@ -426,7 +426,7 @@ impl Worker {
             self.gather();
             let _goes_on = self.exchange(None);
             ends = self.take_last(ends);
-            if self.driver.has_released(ends, &mut has_reached) {
+            if self.driver.is_wait_over(ends, &mut has_reached) {
                 break;
             }
             let until = self.inner.with(|table| table.fall_asleep(Place::Sockets, ends));

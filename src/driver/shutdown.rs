@@ -64,7 +64,7 @@ impl Driver {
             self.read_all();
             self.take_addresses();
             self.drive();
-            if self.has_released(deadline, &mut has_reached) {
+            if self.is_wait_over(deadline, &mut has_reached) {
                 return self.engine.releases_owed(clock::now());
             }
             self.wait_on_sockets(deadline);
@@ -74,7 +74,7 @@ impl Driver {
     /// Whether a wait for owed releases is over, at `deadline` or before: no node is left that may
     /// answer. Before that, the driver tries once more to connect to each node that is away and has
     /// debts. `has_reached` says that it has done so.
-    pub(crate) fn has_released(&mut self, deadline: Instant, has_reached: &mut bool) -> bool {
+    pub(crate) fn is_wait_over(&mut self, deadline: Instant, has_reached: &mut bool) -> bool {
         let now = clock::now();
         if self.engine.releases_open(deadline) > 0 && now < deadline {
             return false;

@@ -36,7 +36,7 @@ impl Engine {
         now: Instant,
     ) -> Result<OpId, LockError> {
         let (index, slot) = self.open_attempt(key, options, now)?;
-        let now = self.locks.now(now);
+        let now = self.locks.called_at(now);
         if self.waiting.has_recent_wakes() && self.queue_behind(index, slot, now) {
             return Ok(self.locks.ops.id(index));
         }
@@ -53,7 +53,7 @@ impl Engine {
         now: Instant,
     ) -> Result<OpId, LockError> {
         let (index, slot) = self.open_attempt(key, options, now)?;
-        let now = self.locks.now(now);
+        let now = self.locks.called_at(now);
         let has_woken = self.waiting.has_woken(&self.locks.slots.at(slot).key, now.real);
         if has_woken && self.queue_behind(index, slot, now) {
             return Ok(self.locks.ops.id(index));
@@ -117,7 +117,7 @@ impl Engine {
         now: Instant,
     ) -> Option<Vec<Result<OpId, LockError>>> {
         let nodes = self.locks.able_to_batch(kind).filter(|_| !options.is_fenced)?;
-        let (mut attempts, both) = (Vec::with_capacity(keys.len()), self.locks.now(now));
+        let (mut attempts, both) = (Vec::with_capacity(keys.len()), self.locks.called_at(now));
         let mut begin = |key: &[u8]| {
             let (index, slot) = self.open_attempt(key, options, now)?;
             self.locks.prepare_attempt(index, slot, both);
@@ -164,7 +164,7 @@ impl Engine {
     /// Cancels an operation.
     pub(super) fn cancel_call(&mut self, op: OpId, now: Instant) {
         let Some(index) = self.locks.ops.find(op) else { return };
-        let now = self.locks.now(now);
+        let now = self.locks.called_at(now);
         let op = self.locks.ops.at(index);
         match (op.kind, op.outcome) {
             (OpKind::Acquire, Verdict::Open) => {
@@ -204,7 +204,7 @@ impl Engine {
         self.locks.observe(Happening::Unlock { lease, now });
         self.locks.slots.held(lease).ok_or(UnlockError::NotOurs)?;
         let heir = self.heir_of(lease.slot, self.locks.both_clocks(now));
-        let now = self.locks.now(now);
+        let now = self.locks.called_at(now);
         let op = self.locks.open_release(lease.slot, now);
         self.release_slot(lease.slot, heir, now);
         op.inspect(|&op| self.locks.conclude_release(op))
@@ -217,7 +217,7 @@ impl Engine {
             return;
         }
         let heir = self.heir_of(lease.slot, self.locks.both_clocks(now));
-        let now = self.locks.now(now);
+        let now = self.locks.called_at(now);
         self.locks.cancel_extension(lease.slot);
         self.locks.observe(Happening::Unreported);
         self.release_slot(lease.slot, heir, now);
@@ -233,7 +233,7 @@ impl Engine {
     pub(super) fn withdraw_claim(&mut self, lease: LeaseId, now: Instant) {
         let is_held = self.locks.slots.held(lease).is_some();
         if let Some(claim) = is_held.then(|| self.locks.take_claim(lease.slot)).flatten() {
-            let now = self.locks.now(now);
+            let now = self.locks.called_at(now);
             self.locks.delete_claim(&claim, lease.slot, now);
         }
     }
@@ -285,7 +285,7 @@ impl Engine {
         if !rules::is_too_late_to_hand_over(now, deadline, op.plan.min_validity) {
             return false;
         }
-        let now = self.locks.now(now);
+        let now = self.locks.called_at(now);
         self.locks.ops.at_mut(index).outcome = Verdict::Open;
         self.attempt_failed(index, Verdict::Expired, now);
         true
@@ -295,7 +295,7 @@ impl Engine {
     #[inline(never)]
     pub(super) fn report_acquire(&mut self, index: OpIndex, now: Instant) -> Event {
         if self.waiting.has_waiter(index) {
-            let now = self.locks.now(now);
+            let now = self.locks.called_at(now);
             self.end_wait(index, now);
         } else if self.waiting.has_recent_wakes() {
             let op = self.locks.ops.at(index);

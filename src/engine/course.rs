@@ -448,7 +448,7 @@ impl Engine {
 
     fn write_wake(&mut self, wake: WakeIndex, id: NodeId, text: &Text, now: Now) {
         self.encode_publish(text);
-        if !self.locks.nodes.at(id).has_room_in_step(self.locks.scratch.len()) {
+        if !self.locks.nodes.at(id).has_room_unstalled(self.locks.scratch.len()) {
             return self.input(now, |waiting, view| waiting.wake_unwritten(wake, id, view));
         }
         let request = Request::Wake(wake);

@@ -336,7 +336,7 @@ impl Engine {
     /// The connection that [`poll_connection`](Self::poll_connection) asked for is open.
     pub fn handle_connected(&mut self, id: NodeId, now: Instant) {
         if self.locks.nodes.awaits_connection(id) {
-            let now = self.locks.now(now);
+            let now = self.locks.called_at(now);
             self.locks.nodes.at_mut(id).handle_connected(now);
             self.refresh(id, now);
             self.check_if_small();
@@ -347,7 +347,7 @@ impl Engine {
     /// unanswered releases become debts.
     pub fn handle_lost(&mut self, id: NodeId, cause: Cause, now: Instant) {
         if self.is_connected(id) || self.wants_connection(id) {
-            let now = self.locks.now(now);
+            let now = self.locks.called_at(now);
             self.lose(id, cause, now);
             self.refresh(id, now);
             self.check_if_small();
@@ -365,12 +365,12 @@ impl Engine {
     /// Ends a pass over the sockets, after you have handed in their bytes: does what is due.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.locks.last_pass = now;
-        let now = self.locks.now(now);
+        let now = self.locks.called_at(now);
         if self.locks.nodes.needs_care(now) {
             self.look_after_nodes(now);
         }
-        while let Some((index, judged_at)) = self.locks.ops.first_judged() {
-            if rules::has_time_left(judged_at, now.attended) {
+        while let Some((index, round_ends)) = self.locks.ops.first_judged() {
+            if rules::has_time_left(round_ends, now.attended) {
                 break;
             }
             self.judge(index, now);

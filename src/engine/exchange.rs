@@ -46,7 +46,7 @@ impl Engine {
         if !rules::may_follow(electorate.excludes(&present)) {
             return Err(ConfigError::NoCommonList);
         }
-        let now = self.locks.now(now);
+        let now = self.locks.called_at(now);
         if electorate.is_same(&present) {
             // Nodes of lists that are not to come any more are given up.
             self.exchange.wanted = None;

@@ -53,7 +53,7 @@ impl Engine {
     #[inline(never)]
     fn set_read(&mut self, id: NodeId, slot_index: SlotIndex, answer: Answer, now: Instant) {
         // The commands that follow from it are written on the attended clock.
-        let now = self.locks.now(now);
+        let now = self.locks.called_at(now);
         self.set_answered(id, slot_index, answer, now);
         self.locks.slots.unref(slot_index);
     }
@@ -91,7 +91,7 @@ impl Engine {
     /// Anything but an everyday answer: other frames, frames in pieces, changes of the node.
     #[cold]
     fn handle_rest(&mut self, id: NodeId, mut input: &[u8], now: Instant) {
-        let now = self.locks.now(now);
+        let now = self.locks.called_at(now);
         // The engine no longer reads a connection that it has given up.
         if !self.locks.nodes.get(id).is_some_and(Node::is_connected) {
             return;

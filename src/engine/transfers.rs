@@ -228,7 +228,7 @@ impl Engine {
         append_message(&mut text, (MessageKind::Removal, 0), sender, &token, iter::empty(), key);
         self.locks.scratch.clear();
         append_publish(&mut self.locks.scratch, ChannelName::of(drawn_by).as_bytes(), &text);
-        let now = self.locks.now(now);
+        let now = self.locks.called_at(now);
         self.locks.write(node, Request::Tell, now);
     }
 

@@ -313,8 +313,9 @@ impl Node {
     /// Whether another server may be the master in this node's place, and the client minds. A node says
     /// so in its greeting.
     pub(crate) fn may_fail_over(&self, rules: &AdmissionRules) -> bool {
-        let is_open = matches!(self.state, State::Greeting { .. });
-        is_open && rules.failover_guard == FailoverGuard::On || rules.minds_failover(self.facts())
+        let is_greeting = matches!(self.state, State::Greeting { .. });
+        is_greeting && rules.failover_guard == FailoverGuard::On
+            || rules.minds_failover(self.facts())
     }
 
     /// Whether the client has greeted the node on this connection, and the node may vote now or
@@ -375,7 +376,7 @@ impl Node {
     }
 
     /// When the client asked the question that the node has just answered.
-    pub(crate) fn time_asked_at(&mut self) -> Instant {
+    pub(crate) fn take_time_asked(&mut self) -> Instant {
         self.reading.times.pop_front().unwrap_or_default()
     }
 

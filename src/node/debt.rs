@@ -72,10 +72,10 @@ impl Debts {
 
     /// Adds a debt. Returns the slot of a debt that had to make room for it.
     pub(crate) fn push(&mut self, debt: Debt, due: DebtDue) -> Option<SlotIndex> {
-        let mut oldest = None;
+        let mut dropped = None;
         if self.len() >= self.most {
             self.dropped += 1;
-            oldest = self.pop_any().map(|debt| debt.slot);
+            dropped = self.pop_any().map(|debt| debt.slot);
         }
         let queue = match due {
             DebtDue::OnceReached => &mut self.ready,
@@ -83,7 +83,7 @@ impl Debts {
             DebtDue::Refused => &mut self.refused,
         };
         queue.push_back(debt);
-        oldest
+        dropped
     }
 
     /// Removes and returns a debt, due or not.

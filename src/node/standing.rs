@@ -123,7 +123,7 @@ impl Node {
             return;
         }
         self.look_at = Some(now.real + BETWEEN_LOOKS);
-        if !self.is_stalled() && self.has_room_in_step(LOOK_LEN) {
+        if !self.is_stalled() && self.has_room_unstalled(LOOK_LEN) {
             greeting::append_look(&mut self.output);
             self.pending.push_back(Pending { request: Request::Look, written_at: now.attended });
             self.reading.looks.push_back(now.real);

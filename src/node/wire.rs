@@ -73,7 +73,7 @@ impl Node {
 
     /// Whether the client may write a request of `len` bytes to a node that is not stalled.
     #[inline]
-    pub(crate) fn has_room_in_step(&self, len: usize) -> bool {
+    pub(crate) fn has_room_unstalled(&self, len: usize) -> bool {
         self.has_room(len, self.room.output_len)
     }
 
@@ -321,7 +321,7 @@ impl Node {
             && self.channel.mark.is_some()
             && self.is_connected()
             && !self.is_stalled()
-            && self.has_room_in_step(SUBSCRIPTION_LEN);
+            && self.has_room_unstalled(SUBSCRIPTION_LEN);
         let Some(name) = self.login.channel.filter(|_| is_able) else { return };
         if !mem::replace(&mut self.channel.takes_transfers, true) {
             self.write_subscription(b"SUBSCRIBE", name.transfers(), now);

@@ -122,7 +122,7 @@ impl Locks {
     #[inline]
     fn send_set(&mut self, id: NodeId, slot_index: SlotIndex, now: Now) {
         let request = self.set_request(slot_index);
-        if self.may_be_asked(id, slot_index) && self.write(id, request, now) {
+        if self.clock_allows(id, slot_index) && self.write(id, request, now) {
             let slot = self.slots.at_mut(slot_index);
             slot.holds.insert(id);
             slot.unanswered.insert(id);
@@ -144,13 +144,13 @@ impl Locks {
     }
 
     #[inline]
-    fn may_be_asked(&self, id: NodeId, slot_index: SlotIndex) -> bool {
+    fn clock_allows(&self, id: NodeId, slot_index: SlotIndex) -> bool {
         !self.slots.at(slot_index).has(Mark::FENCED) || self.does_clock_agree(id)
     }
 
     /// The attempt does not ask the node: it wrote nothing there.
     pub(super) fn fail_vote(&mut self, id: NodeId, slot_index: SlotIndex) {
-        let is_off = self.nodes.voters().contains(id) && !self.may_be_asked(id, slot_index);
+        let is_off = self.nodes.voters().contains(id) && !self.clock_allows(id, slot_index);
         let cause = if is_off { Cause::ClockOff } else { self.nodes.at(id).cause() };
         let vote = Vote::Failed(cause);
         if let Some(op) = self.slots.at(slot_index).op {
@@ -396,7 +396,7 @@ impl Locks {
     /// master does not count. Nor does one that came too long behind the last look at the node.
     #[inline]
     pub(super) fn vote_of_grant(&mut self, id: NodeId, now: Now) -> Vote {
-        let is_trusted = self.nodes.at(id).is_plain() || self.is_believed_in_trouble(id, now);
+        let is_trusted = self.nodes.at(id).is_plain() || self.note_grant_in_trouble(id, now);
         if !rules::is_grant_trusted(is_trusted) {
             Vote::Unknown(Cause::Quarantined)
         } else if self.nodes.at(id).is_watched(now) {
@@ -457,7 +457,7 @@ impl Locks {
     /// Notes a grant of a node that is in trouble or not admitted. The grant counts only if the
     /// node is admitted.
     #[cold]
-    fn is_believed_in_trouble(&mut self, id: NodeId, now: Now) -> bool {
+    fn note_grant_in_trouble(&mut self, id: NodeId, now: Now) -> bool {
         self.nodes.at_mut(id).granted_in_trouble(now.real);
         self.nodes.at(id).is_admitted()
     }

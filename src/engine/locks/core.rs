@@ -250,7 +250,7 @@ impl Locks {
 
     /// `real`, and the same moment on the attended clock. Notes that the owner called the engine.
     #[inline]
-    pub(in crate::engine) fn now(&mut self, real: Instant) -> Now {
+    pub(in crate::engine) fn called_at(&mut self, real: Instant) -> Now {
         let gap = real.nanos_since(self.last_call);
         self.last_call = self.last_call.max(real);
         if gap > self.settings.node_timeout_nanos {
@@ -259,7 +259,7 @@ impl Locks {
         self.both_clocks(real)
     }
 
-    /// As [`now`](Self::now), but notes no call.
+    /// As [`called_at`](Self::called_at), but notes no call.
     pub(in crate::engine) const fn both_clocks(&self, real: Instant) -> Now {
         Now { real, attended: real.minus_nanos(self.absent) }
     }
@@ -341,24 +341,24 @@ impl Locks {
         timer: impl FnOnce(OpIndex) -> Timer,
         at: Instant,
     ) {
-        self.ops.at_mut(index).has_more = true;
+        self.ops.at_mut(index).has_extras = true;
         self.timers.set(timer(index), at);
     }
 
     /// Gives the operation's place back, and ends its timers and its query.
     #[inline(always)]
     pub(in crate::engine) fn close_op(&mut self, index: OpIndex) {
-        if self.ops.at(index).has_more {
-            self.close_more(index);
+        if self.ops.at(index).has_extras {
+            self.close_extras(index);
         }
         self.ops.close(index);
     }
 
     #[cold]
-    fn close_more(&mut self, index: OpIndex) {
+    fn close_extras(&mut self, index: OpIndex) {
         self.timers.remove_all_of(index);
         let op = self.ops.at_mut(index);
-        op.has_more = false;
+        op.has_extras = false;
         op.query = None;
     }
 

@@ -99,7 +99,7 @@ impl Locks {
         now: Instant,
     ) {
         let new_deadline = self.deadline_from(now, ttl_ms);
-        let now = self.now(now);
+        let now = self.called_at(now);
         self.nodes.look_again(now);
         self.observe(Happening::Extension { op: index, slot: slot_index, ttl_ms });
         let op = self.ops.at_mut(index);

@@ -398,7 +398,7 @@ impl Locks {
         if !self.keeps.at(keep_index).is_announced {
             return;
         }
-        let now = self.now(now);
+        let now = self.called_at(now);
         let slot = self.slots.at(slot_index);
         let granted = rules::nodes_to_claim(slot.votes(), self.nodes.all());
         let token = LockToken::new(&slot.token);

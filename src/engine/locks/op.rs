@@ -107,10 +107,10 @@ pub(in crate::engine) struct Op {
     /// Neighbours in the list of rounds, and when this round ends, on the attended clock.
     prev: Option<OpIndex>,
     next: Option<OpIndex>,
-    judged_at: Instant,
+    round_ends: Instant,
     is_listed: bool,
     /// The operation has timers, or is a query.
-    pub(super) has_more: bool,
+    pub(super) has_extras: bool,
     /// When the operation is judged outside of the rounds; [`Instant::MAX`] for never.
     pub(in crate::engine) judge_at: Instant,
     pub(in crate::engine) plan: Plan,
@@ -264,14 +264,14 @@ impl Ops {
         (op.generation == id.generation && op.kind != OpKind::Free).then_some(id.op)
     }
 
-    /// Puts the operation at the end of the rounds. `judged_at` never decreases from one call to
+    /// Puts the operation at the end of the rounds. `round_ends` never decreases from one call to
     /// the next.
     #[inline]
-    pub(in crate::engine) fn list(&mut self, index: OpIndex, judged_at: Instant) {
+    pub(in crate::engine) fn list(&mut self, index: OpIndex, round_ends: Instant) {
         self.unlist(index);
         let last = self.last;
         let op = self.at_mut(index);
-        op.judged_at = judged_at;
+        op.round_ends = round_ends;
         op.is_listed = true;
         op.prev = last;
         op.next = None;
@@ -302,7 +302,7 @@ impl Ops {
 
     /// The first round, and when it is judged.
     pub(in crate::engine) fn first_judged(&self) -> Option<(OpIndex, Instant)> {
-        self.first.map(|first| (first, self.at(first).judged_at))
+        self.first.map(|first| (first, self.at(first).round_ends))
     }
 
     /// How many operations are under way, or have ended and not been reported yet.
@@ -332,9 +332,9 @@ impl Op {
             part: None,
             prev: None,
             next: None,
-            judged_at: Instant::default(),
+            round_ends: Instant::default(),
             is_listed: false,
-            has_more: false,
+            has_extras: false,
             judge_at: Instant::MAX,
             plan: Plan::default(),
             failed: Verdict::Taken,

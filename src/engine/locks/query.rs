@@ -21,7 +21,7 @@ impl Locks {
             return Err(LockError::Full);
         }
         let index = self.ops.open(OpKind::Query).ok_or(LockError::Full)?;
-        let now = self.now(now);
+        let now = self.called_at(now);
         let phase = self.query_phase(index);
         let mut answers = Vec::with_capacity(self.nodes.len());
         let mut open = 0;
@@ -53,7 +53,7 @@ impl Locks {
             answers.push(node);
         }
         let op = self.ops.at_mut(index);
-        op.has_more = true;
+        op.has_extras = true;
         op.query = Some(Box::new(QueryAnswers { asked_at: now.real, answers, open }));
         if open == 0 {
             self.finish(index, Verdict::Answered);

@@ -43,7 +43,7 @@ impl Locks {
     ) -> Result<OpId, UnlockError> {
         let token = TokenBytes::from_wire(token).ok_or(UnlockError::InvalidName)?;
         let key = self.prefix.wire_key(key).map_err(|_| UnlockError::InvalidName)?;
-        let (own, now) = (self.slot_in_hand(&key, &token), self.now(now));
+        let (own, now) = (self.slot_in_hand(&key, &token), self.called_at(now));
         if let Some(own) = own {
             self.lose_lease(own, LostCause::Gone, now);
         }

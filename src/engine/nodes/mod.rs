@@ -326,7 +326,7 @@ impl Nodes {
     /// The node answered TIME.
     pub(super) fn time_told(&mut self, id: NodeId, answer: crate::command::Answer, now: Now) {
         let node = self.at_mut(id);
-        let asked_at = node.time_asked_at();
+        let asked_at = node.take_time_asked();
         if answer == crate::command::Answer::Number {
             node.told_time(node.number(), asked_at, now.real);
         }

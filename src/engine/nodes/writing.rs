@@ -173,7 +173,7 @@ fn copy(
     let (mut written, mut count) = (NodeMask::EMPTY, 0);
     let mut one = NodeMask::first(1);
     for node in nodes {
-        if !to.intersection(one).is_empty() && node.has_room_in_step(len) {
+        if !to.intersection(one).is_empty() && node.has_room_unstalled(len) {
             append(node);
             node.expect_answer(pending);
             written = written.union(one);

@@ -29,7 +29,7 @@ pub(in crate::engine) struct Sets {
     pub(super) owners: FxHashMap<LeaseId, Owner>,
     /// By lock name, one bit for each slot that this client released while at most one other call
     /// waited for it.
-    pub(super) left: HashMap<Key, u64>,
+    pub(super) slots_left: HashMap<Key, u64>,
 }
 
 /// A call for a set, or for one of several keys.

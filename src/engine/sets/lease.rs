@@ -127,7 +127,7 @@ impl Engine {
             && let Some((key, _)) = self.locks.held_name(*lease)
             && let Some((name, slot)) = key::name_and_slot(key)
         {
-            let left = &mut self.sets.left;
+            let left = &mut self.sets.slots_left;
             if left.len() >= NAMES_MAX {
                 left.clear();
             }

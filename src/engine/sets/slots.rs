@@ -38,7 +38,7 @@ impl Engine {
         // Each call begins at a random slot, and all go on in the same order.
         let drawn = self.draw_below(keys.len());
         keys.rotate_left(drawn);
-        let left = self.sets.left.get_mut(name).filter(|left| **left != 0);
+        let left = self.sets.slots_left.get_mut(name).filter(|left| **left != 0);
         let has_left_first = left.is_some();
         if let Some(left) = left {
             let bit = 1 << left.trailing_zeros();

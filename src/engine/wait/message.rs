@@ -80,14 +80,14 @@ pub(in crate::engine) struct Message<'a> {
     /// sender's lease follows the id. In a transfer, this is the token that the key had before.
     pub(in crate::engine) token: RawToken,
     /// In a transfer: the node that has run it.
-    pub(in crate::engine) mark: Mark,
+    pub(in crate::engine) mark: NodeMark,
     list: &'a [u8],
     pub(in crate::engine) key: &'a [u8],
 }
 
 /// The name of a node: the beginning of its `run_id`. Clients may number the nodes differently, and a
 /// replica delivers its master's messages too.
-pub(in crate::engine) type Mark = [u8; 8];
+pub(in crate::engine) type NodeMark = [u8; 8];
 
 const LISTED_LEN: usize = 38;
 
@@ -180,7 +180,7 @@ pub(in crate::engine) fn append(
     out.extend_from_slice(&[kind as u8, hops]);
     sender.append(out);
     out.extend_from_slice(token);
-    out.extend_from_slice(&[0; size_of::<Mark>()]);
+    out.extend_from_slice(&[0; size_of::<NodeMark>()]);
     let count = list.len().min(WAITERS_MAX);
     out.extend_from_slice(&u16::try_from(count).unwrap_or(0).to_le_bytes());
     for listed in list.take(count) {
@@ -505,7 +505,7 @@ mod tests {
         for len in 0..bytes.len() {
             assert!(Message::parse(&bytes[..len]).is_none(), "cut at {len}");
         }
-        let count_at = MARK_AT + size_of::<Mark>();
+        let count_at = MARK_AT + size_of::<NodeMark>();
         for (at, byte) in [(0, 0), (0, 6), (count_at, 3), (count_at + 1, 255)] {
             let mut broken = bytes.clone();
             broken[at] = byte;
