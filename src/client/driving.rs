@@ -297,7 +297,9 @@ impl Table {
         let is_alone = self.calls.in_use() == own;
         let may_drive = (is_alone || self.sleeping.promotes) && self.calls.tasks() == 0;
         let drives = may_drive && !self.sleeping.caller_drives;
-        self.note_drive(drives);
+        if drives {
+            self.note_drive();
+        }
         drives
     }
 
@@ -308,11 +310,9 @@ impl Table {
         is_idle && !self.commands.is_empty() && self.begin_drive(0)
     }
 
-    const fn note_drive(&mut self, drives: bool) {
-        if drives {
-            self.sleeping.caller_drives = true;
-            self.sleeping.drives += 1;
-        }
+    const fn note_drive(&mut self) {
+        self.sleeping.caller_drives = true;
+        self.sleeping.drives += 1;
     }
 
     /// Whether the driving caller hands no result out, because a task may wait for one.
@@ -404,7 +404,7 @@ impl Table {
             .find_map(|call| self.calls.thread(call).map(|thread| (call, thread.clone())));
         let (call, thread) = next?;
         self.calls.at_mut(call).drives = true;
-        self.note_drive(true);
+        self.note_drive();
         Some(thread)
     }
 }

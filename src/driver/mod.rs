@@ -441,10 +441,8 @@ impl Driver {
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
         // An edge-triggered socket gives no further event until the driver has read it to its end.
-        if !self.readable.is_empty() {
-            return Some(Instant::default());
-        }
-        if self.pool.has_dropped()
+        if !self.readable.is_empty()
+            || self.pool.has_dropped()
             || !self.engine.nodes_with_output().without(self.blocked).is_empty()
         {
             return Some(Instant::default());

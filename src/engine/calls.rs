@@ -13,6 +13,7 @@ use crate::quorum::NodeId;
 use crate::rules;
 use crate::slab::{OpIndex, SlotIndex};
 use crate::time::Instant;
+use crate::token::TokenBytes;
 
 use std::time::Duration;
 
@@ -95,7 +96,7 @@ impl Engine {
             self.locks.check_fences()?;
         }
         let index = self.open_call(options, ttl_ms, now)?;
-        let token = self.locks.draw_token();
+        let token = TokenBytes::Drawn(self.locks.draw_token());
         let slot = self.locks.slots.open(key, token, TokenInput::Begin);
         if is_fenced {
             self.locks.slots.at_mut(slot).set(Mark::FENCED, true);

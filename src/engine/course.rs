@@ -27,7 +27,7 @@ use crate::round::Round;
 use crate::rules;
 use crate::slab::{OpIndex, SlotIndex, WakeIndex};
 use crate::time::Instant;
-use crate::token::unhex;
+use crate::token::{TokenBytes, unhex};
 
 /// The shortest wait between two attempts.
 const RETRY_WAIT_MIN: Duration = Duration::from_millis(1);
@@ -140,7 +140,7 @@ impl Engine {
             return self.fail(index, self.locks.ops.at(index).failed);
         }
         self.locks.retire_parts(index, now);
-        let token = self.locks.draw_token();
+        let token = TokenBytes::Drawn(self.locks.draw_token());
         let token = rules::token_of_retry(token, &self.locks.slots.at(last).token);
         let key = self.locks.slots.at(last).key.clone();
         let is_fenced = self.locks.slots.at(last).has(Mark::FENCED);

@@ -327,7 +327,7 @@ impl Node {
     /// Whether nothing is due, at the cost of a few comparisons.
     #[inline]
     pub(crate) fn is_quiet(&self, now: Now) -> bool {
-        matches!(self.state, State::Admitted { .. })
+        self.is_admitted()
             && !self.is_changed
             && self.debts.len() == 0
             && self.channel.again_at.is_none()

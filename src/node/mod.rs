@@ -84,7 +84,7 @@ impl Node {
         }
         // After a healthy connection ends, the client reconnects at once. Until that fails, the
         // node counts as on its way.
-        let was_healthy = matches!(self.state, State::Admitted { .. } | State::Quarantined { .. });
+        let was_healthy = self.serves();
         let delay = self.backoff.next(random);
         self.is_settled = !was_healthy || delay > Duration::ZERO;
         self.enter(State::Disconnected { retry_at: now + delay });
@@ -112,8 +112,7 @@ impl Node {
             }
             State::Connecting { since } | State::Greeting { since } => {
                 if since + self.timeouts.connect_timeout <= now.attended {
-                    let is_securing = self.is_securing;
-                    return Some(if is_securing {
+                    return Some(if self.is_securing {
                         Cause::TlsTimeout
                     } else {
                         Cause::ConnectTimeout

@@ -495,7 +495,7 @@ impl Locks {
     }
 
     /// The client's id, the masked slot of the token, and 8 random bytes.
-    pub(in crate::engine) fn draw_token(&mut self) -> TokenBytes {
+    pub(in crate::engine) fn draw_token(&mut self) -> [u8; 20] {
         let mut raw = [0; 20];
         let (words, _) = raw.as_chunks_mut::<4>();
         let client = self.client_id.bytes();
@@ -508,7 +508,7 @@ impl Locks {
             let bits = if nth == 0 { slot } else { self.random.bits() };
             *word = bits.to_le_bytes();
         }
-        TokenBytes::Drawn(raw)
+        raw
     }
 
     /// The slot that has, or had, this drawn token for the key.

@@ -62,8 +62,7 @@ impl Locks {
         now: Instant,
     ) -> Result<u32, ExtendError> {
         let ttl_ms = self.extension_ttl(ttl)?;
-        self.slots.held(lease).ok_or(ExtendError::NotOurs)?;
-        let slot = self.slots.at(lease.slot);
+        let slot = self.slots.held(lease).ok_or(ExtendError::NotOurs)?;
         let is_busy = slot.op.is_some_and(|op| self.ops.at(op).kind != OpKind::Keep);
         if rules::is_extension_refused(is_busy) {
             return Err(ExtendError::Busy);
@@ -204,8 +203,7 @@ impl Locks {
             self.encode_extension(slot_index, step);
             *encoded = Some(step);
         }
-        let slot = self.slots.at_mut(slot_index);
-        let phase = slot.phase;
+        let phase = self.slots.at(slot_index).phase;
         let is_sent = self.write(id, Request::Extend { slot: slot_index, step, phase }, now);
         if is_sent {
             let refusal = self.nodes.at(id).state().refused_for();

@@ -102,7 +102,7 @@ impl Locks {
                 self.end_offer(old, now);
             }
         }
-        self.new_offer(op, now.real)
+        Some(self.new_offer(op, now.real))
     }
 
     /// Whether the call may take a lock over: it needs no fence, and a lease that counts from its
@@ -132,8 +132,8 @@ impl Locks {
         self.last_denial.map_or(greeted, |denial| denial.min(greeted))
     }
 
-    fn new_offer(&mut self, index: OpIndex, now: Instant) -> Option<([u8; 20], u32)> {
-        let TokenBytes::Drawn(token) = self.draw_token() else { return None };
+    fn new_offer(&mut self, index: OpIndex, now: Instant) -> ([u8; 20], u32) {
+        let token = self.draw_token();
         let op = self.ops.at(index);
         let (key, ttl_ms) = (self.slots.at(op.slot()).key.clone(), op.plan.ttl_ms);
         let deadline = self.deadline_from(now, ttl_ms);
@@ -145,7 +145,7 @@ impl Locks {
         (slot.began, slot.ends) = (now, deadline);
         slot.refs = 1;
         self.offers.open.enter(slot_index, || index);
-        Some((token, ttl_ms))
+        (token, ttl_ms)
     }
 
     /// A node has written the token of a transfer, and tells this client.

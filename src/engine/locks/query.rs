@@ -10,6 +10,8 @@ use crate::quorum::NodeId;
 use crate::slab::OpIndex;
 use crate::time::Instant;
 
+use std::time::Duration;
+
 impl Locks {
     /// Puts the query to each connected node.
     pub(in crate::engine) fn query(
@@ -31,7 +33,7 @@ impl Locks {
                 replies: Vec::new(),
                 cause: Cause::None,
                 doubt: Cause::None,
-                round_trip: now.real.until(now.real),
+                round_trip: Duration::ZERO,
                 wanted: 0,
             };
             if !self.nodes.all().contains(id) {

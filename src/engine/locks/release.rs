@@ -229,10 +229,9 @@ impl Locks {
     /// Notes the release as owed to a node that cannot be reached now.
     pub(in crate::engine) fn owe(&mut self, id: NodeId, slot_index: SlotIndex, now: Now) {
         let debt = self.debt(id, slot_index);
-        if rules::is_debt_over(debt.expires, now.real) {
-            return self.release_unpaid(id, slot_index);
+        if !rules::is_debt_over(debt.expires, now.real) {
+            self.note_debt(id, debt, DebtDue::OnceReached);
         }
-        self.note_debt(id, debt, DebtDue::OnceReached);
         self.release_unpaid(id, slot_index);
     }
 

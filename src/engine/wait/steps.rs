@@ -63,7 +63,7 @@ impl Waiter {
         let next = match (state, input) {
             (_, I::Denied(nodes)) => self.denied(nodes, scene),
             (_, I::Failed) => S::Failed,
-            (_, I::Transferred { list, row }) => self.transferred(list, row, scene),
+            (_, I::Transferred { list, row }) => self.transferred(state, list, row, scene),
             (S::Failed, I::Retry) => self.begin(None, scene),
             (S::Trying, I::Begun) => self.begun(scene),
             (S::Trying, I::Behind(last)) => self.queue(last, scene),
@@ -112,18 +112,21 @@ impl Waiter {
     }
 
     /// The lock was handed over, at least in part, and the listed calls wait behind the call.
-    fn transferred(&mut self, list: List, row: Option<u8>, scene: &mut Scene<'_, '_>) -> WaitState {
+    fn transferred(
+        &mut self,
+        state: WaitState,
+        list: List,
+        row: Option<u8>,
+        scene: &mut Scene<'_, '_>,
+    ) -> WaitState {
         self.have_turn(list);
         if let Some(row) = row {
             (self.row, self.due) = (row, Instant::MAX);
             return WaitState::Trying;
         }
-        match self.state {
-            Some(state @ (WaitState::Trying | WaitState::Receiving)) => state,
-            Some(
-                WaitState::Pausing | WaitState::Failed | WaitState::Asking(_) | WaitState::Still,
-            )
-            | None => {
+        match state {
+            WaitState::Trying | WaitState::Receiving => state,
+            WaitState::Pausing | WaitState::Failed | WaitState::Asking(_) | WaitState::Still => {
                 self.wait_until(scene.view.now + scene.node_timeout, scene);
                 WaitState::Receiving
             }
