@@ -98,7 +98,7 @@
 //!
 //! | # | precondition | ensured by |
 //! |---|---|---|
-//! | 1 | all clients have the same nodes, quorum and `max_ttl`; while nodes are exchanged, lists of two neighbouring steps ([`Config::next_nodes`](crate::Config::next_nodes)) | you |
+//! | 1 | all clients have the same six settings ([`Config`](crate::Config)); while nodes are exchanged, lists of two neighbouring steps ([`Config::next_nodes`](crate::Config::next_nodes)) | you |
 //! | 2 | N distinct processes | Redbolt: equal `run_id`s are refused |
 //! | 3 | a value unique to the attempt, written with NX | Redbolt: a new token per attempt (you must keep a token of your own unique) |
 //! | 3a | nobody else publishes on the channels `redbolt:*`: what a quorum of nodes publishes there is a lock | you, by the rights of the nodes' users |

@@ -35,7 +35,7 @@ Exit codes:
   1      doctor: locks are safe, and some node does not vote;
          demo: something was oversold, or not all was sold;
          unlock --force: not confirmed, and nothing was done
-  64     the command line is wrong
+  64     the command line, a variable or a file is wrong
   69     no quorum: too few nodes could be reached or answered in time;
          status, leader: unknown; ls: locks may be missing;
          lock, run: other data is under the name

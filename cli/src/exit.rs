@@ -402,8 +402,9 @@ impl From<LockError> for Failure {
             LockError::Lost => Self::new(LOST, "lost", error.to_string()),
             LockError::InvalidTtl { ttl, most, .. } => Self::ttl(&error, ttl > most),
             LockError::NoFences { .. } => Self::new(USAGE, "config", error.to_string()),
-            LockError::ReservedKey => Self::usage(error.to_string())
-                .hint("to take a slot, name its lock, with --slots, --read or --write"),
+            LockError::ReservedKey => Self::usage(error.to_string()).hint(
+                "to take a slot, name its lock, with --slots; run also takes --read or --write",
+            ),
             LockError::InvalidKey { .. } | LockError::InvalidKeys { .. } => {
                 Self::usage(error.to_string())
             }

@@ -133,6 +133,21 @@ fn a_command_that_hangs_is_found_and_ended_and_its_lock_is_released() {
 }
 
 #[test]
+fn without_a_quorum_the_doctor_names_each_missing_node_and_waits_for_those_that_come_back() {
+    let Some((dir, mut servers)) = site() else { return };
+    let lines = commands("No lock can be taken");
+    let [doctor] = lines[..] else { panic!("{lines:?}") };
+    servers[1..4].iter_mut().for_each(RealServer::kill9);
+    let told = play(&servers, dir.path(), doctor);
+    assert_eq!(told.code, Some(78), "{told:?}");
+    for server in &servers[1..4] {
+        assert!(told.out.contains(&format!("127.0.0.1:{}", server.port())), "{told:?}");
+    }
+    servers[1..4].iter_mut().for_each(RealServer::restart);
+    play(&servers, dir.path(), &format!("{doctor} --wait 20s")).expect(0);
+}
+
+#[test]
 fn with_a_node_gone_the_doctor_names_it_and_every_lock_is_still_seen() {
     let Some((dir, mut servers)) = site() else { return };
     let _holder = holding(&servers, "sku:42");
