@@ -56,8 +56,7 @@
 //!
 //! At most one client holds a key at a time, until the lease's [`deadline`](Lease::deadline), if:
 //!
-//! - all clients have the same nodes, [`quorum`](Config::quorum), [`max_ttl`](Config::max_ttl) and
-//!   the other settings that [`Config`] names;
+//! - all clients have the same six settings, which [`Config`] names;
 //! - each node is an independent master: no replica, no cluster, no proxy in front, `noeviction`;
 //! - clocks run at rates that differ by less than [`drift_factor`](Config::drift_factor);
 //! - nothing but these clients writes the keys.

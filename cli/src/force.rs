@@ -24,10 +24,8 @@ use crate::{clock, holders, inspect, look};
 /// How long a waiter may take to get a lock that was taken away, before the command looks for it.
 const MOMENT: Duration = Duration::from_millis(100);
 
-const CONSEQUENCE: &str = "The holder is not stopped: it works on until it learns of its loss. A \
-    holder that keeps its lock alive, as redbolt run and elect do, gets a message and learns of it \
-    within a few round trips. If the message is lost, it learns of it with its next extension, after \
-    a third of its TTL at most. A holder that never extends works on until its TTL is over.";
+const CONSEQUENCE: &str = "The holder is not stopped: it keeps working until it learns of its loss. \
+    redbolt help unlock says when that is.";
 
 pub(crate) fn run(global: &Global, args: &UnlockArgs) -> Result<(), Failure> {
     let can_ask = io::stdin().is_terminal() && io::stderr().is_terminal();

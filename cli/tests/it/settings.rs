@@ -102,6 +102,15 @@ fn the_documentation_lists_each_setting_with_its_option_variable_key_and_default
         settings.iter().filter_map(|setting| setting["key"].as_str()).collect();
     known.extend(["config", "json"]);
     assert_eq!(flags, known);
+    let words = common.split_whitespace().collect::<Vec<_>>().join(" ");
+    for setting in settings {
+        let flag = setting["flag"].as_str().expect("a flag");
+        let (_, told) = words.split_once(&format!("{flag} <")).expect(flag);
+        let told = told.split(" <").next().unwrap_or_default();
+        if let Some(default) = setting["default"].as_str() {
+            assert!(told.contains(&format!("[default: {default}")), "{told}");
+        }
+    }
     // The variables that `run` gives to its command must set nothing for a redbolt in it.
     for name in ["REDBOLT_KEY", "REDBOLT_TOKEN", "REDBOLT_FENCE"] {
         assert!(settings.iter().all(|setting| setting["variable"] != name), "{name}");

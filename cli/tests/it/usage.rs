@@ -1,5 +1,7 @@
 //! A mistake of the user ends with 64 and one line that says what to do, before any node is asked.
 
+use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use super::cli::{command, end, redbolt};
@@ -14,6 +16,34 @@ fn refused(table: &[(&[&str], &str)]) {
         assert_eq!(ended.out, "", "{args:?}");
         assert!(ended.err.contains(part), "{args:?}: {ended:?}");
     }
+}
+
+/// A code, and the first two words about it.
+fn about(code: &str, text: &str) -> String {
+    let words = text.split(|letter: char| !letter.is_alphanumeric());
+    let words: Vec<&str> = words.filter(|word| !word.is_empty()).take(2).collect();
+    format!("{code} {}", words.join(" "))
+}
+
+#[test]
+fn the_help_and_the_page_know_the_same_exit_codes() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/command-line.md");
+    let page = fs::read_to_string(page).expect("the page");
+    let (_, table) = page.split_once("| code | means |\n|---|---|\n").expect("a table");
+    let rows = table.lines().take_while(|line| line.starts_with('|'));
+    let of_page: Vec<_> = rows
+        .filter_map(|row| row.trim_matches(['|', ' ']).split_once(" | "))
+        .map(|(code, text)| about(code, text))
+        .collect();
+    let help = redbolt(&["--help"]).expect(0).out;
+    let (_, list) = help.split_once("\nExit codes:\n").expect("a list");
+    let rows = list.lines().filter_map(|line| line.strip_prefix("  ")?.split_once("  "));
+    let of_help: Vec<_> = rows
+        .filter(|(code, _)| code.starts_with(|letter: char| letter.is_ascii_digit()))
+        .map(|(code, text)| about(code, text))
+        .collect();
+    assert!(of_help.len() > 10, "{help}");
+    assert_eq!(of_page, of_help);
 }
 
 #[test]
