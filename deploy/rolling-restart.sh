@@ -1,5 +1,5 @@
 #!/bin/sh
-# Restarts the lock nodes one after the other, each when all nodes vote again and each lock that is
+# Restarts the lock nodes one after another, each when all nodes vote again and each lock that is
 # held has a vote to spare. So clients have a quorum at all times, and no lock is lost. The script ends
 # at the first failure, with the code of the command that failed: redbolt doctor, redbolt ls or COMMAND.
 # It ends with 1 if COMMAND did not restart the server.

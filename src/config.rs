@@ -35,7 +35,7 @@ pub enum IdleStrategy {
 /// The nodes and settings of a client.
 ///
 /// All clients of the same locks must have the same nodes, `quorum`, `max_ttl`, `restart_guard`,
-/// `failover_guard` and `key_prefix`: otherwise two of them may hold one lock. No client refuses another for
+/// `failover_guard` and `key_prefix`: otherwise two of them may hold the same lock. No client refuses another for
 /// its settings; `redbolt doctor` names the clients that differ.
 ///
 /// Each setter tells its default and its range. `docs/settings.md` (`guide::settings` in the

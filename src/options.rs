@@ -260,7 +260,7 @@ impl LockOptions {
 
     /// The lock may linger after its unlock. The client writes nothing for at most this long, and
     /// its next call for the key has the lock at once, without a command. This is useful for keys
-    /// that mostly come back to the same process: see `guide::client`.
+    /// that usually come back to the same process: see `guide::client`.
     ///
     /// Whole milliseconds, counted from the last SET or extension that a quorum answered. The
     /// client releases the lock as soon as another client of this library announces that it waits.
@@ -297,7 +297,7 @@ impl LockOptions {
         self
     }
 
-    /// The engine extends the lease while it is held, at each third of its TTL, and reports its loss.
+    /// The engine extends the lease while it is held, every third of its TTL, and reports its loss.
     ///
     /// While the lease is valid, the engine repeats an extension that misses its quorum. The pause
     /// since the last one began is a `node_timeout`, and up to a quarter of it more at random. The

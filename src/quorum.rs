@@ -220,7 +220,7 @@ impl Quorum {
     /// # Errors
     ///
     /// [`ConfigError::Quorum`] unless `nodes / 2 < votes <= nodes`: two smaller quorums need not
-    /// share a node, and then two clients could hold one lock.
+    /// share a node, and then two clients could hold the same lock.
     pub fn votes(self, nodes: usize) -> Result<u32, ConfigError> {
         let wanted = match self {
             Self::Majority => nodes / 2 + 1,

@@ -128,7 +128,7 @@
 //! | no two holders of one key; no key left behind; every operation ends | the simulation: production engines against models of masters with faults by seed (`tests/run simulation`; `REDBOLT_SEED=N` replays one), and its mutants, each a rule broken on purpose that the simulation must notice (`tests/run mutants`) |
 //! | a lock that is handed over is won by a quorum of nodes that wrote it, and a handed-over key that no call takes is deleted | `src/engine/tests/transfers.rs`, and the simulation, where locks are handed over in most seeds |
 //! | the same on real servers that are killed, frozen, emptied, filled and demoted | eight processes that count under locks (`tests/run chaos`) |
-//! | several keys are held together or not at all, and no calls wait for each other in a circle | `src/engine/tests/sets.rs`, `tests/it/sets.rs`, the simulation; eight processes that move money between accounts (`tests/run chaos`) |
+//! | several keys are held together or not at all, and no calls deadlock | `src/engine/tests/sets.rs`, `tests/it/sets.rs`, the simulation; eight processes that move money between accounts (`tests/run chaos`) |
 //! | clients of two lists exclude those of either, and clients go from one list to the next while they run | `src/engine/tests/{joint,exchange}.rs`, `tests/it/exchange.rs`, `cli/tests/it/exchange.rs`, the simulation |
 //! | a lock with slots has no more holders than slots; a writer is alone | `src/engine/tests/slots.rs`, `tests/it/slots.rs`, the simulation and its mutant `SlotsCountedTogether`, servers that die and freeze (`tests/run chaos`) |
 //! | an answer counts for the request it answers, on its connection, and for nothing else | `src/engine/tests`, `tests/it/faulty_nodes.rs` |

@@ -54,7 +54,7 @@ impl Advice {
         worst.filter(|level| *level > Level::Note).unwrap_or(Level::Ok)
     }
 
-    /// Whether two clients could come to hold one lock.
+    /// Whether two clients could hold the same lock.
     pub(crate) fn is_unsafe(&self) -> bool {
         self.findings.iter().any(|finding| finding.level == Level::Unsafe)
             || self.checks.iter().any(|it| it.level == Level::Unsafe && it.topic != QUORUM)

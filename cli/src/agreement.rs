@@ -186,7 +186,7 @@ fn verdict(seen: &Clients, differing: &[Differing]) -> (Level, String) {
 fn remedy(setting: &str) -> &'static str {
     match setting {
         "nodes" => {
-            "name the same nodes to all, with --nodes: else two clients can hold one lock on \
+            "name the same nodes to all, with --nodes: else two clients can hold the same lock on \
              different nodes"
         }
         "lists" => {

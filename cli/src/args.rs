@@ -45,7 +45,7 @@ Exit codes:
   71     the operating system refused something
   75     the lock is taken; ls --wait: a lock still has no vote to spare
   77     no quorum: nodes refuse the user, the password or a command
-  78     doctor: no lock can be taken, or two clients could come to hold one
+  78     doctor: no lock can be taken, or two clients could hold the same lock
   79     run, elect: CMD had to end and could not be killed: it may still run
   128+n  ended by signal n (status --watch, leader --watch, top, node: 0)
   run and elect end with CMD's own code: 127 not found, 126 not runnable,
@@ -197,7 +197,7 @@ pub(crate) struct LockArgs {
     /// Time after which the nodes drop the lock
     #[arg(long, value_name = "D", value_parser = ttl)]
     pub(crate) ttl: Duration,
-    /// How long to try again if the lock is taken, or forever [default: one attempt]
+    /// How long to keep trying if the lock is taken; or forever [default: one attempt]
     #[arg(long, value_name = "D", value_parser = wait)]
     pub(crate) wait: Option<Duration>,
     /// Take the lock with a fence, and print it
@@ -234,10 +234,10 @@ pub(crate) struct ShareArgs {
 #[command(after_help = "\
 With --force redbolt names the holder, asks, and takes the lock from that holder and no other: if \
 another client has got it meanwhile, that client keeps it. This does not stop the holder: it \
-works on until it learns of its loss, so stop it first, or let the resource refuse it by its \
+keeps working until it learns of its loss, so stop it first, or let the resource refuse it by its \
 fence. The holder is told: redbolt run and elect look at once, and end CMD within their --grace. \
 If no message reaches them, they learn of it with their next extension, after a third of their \
-TTL. A holder that never extends its lock works on until its TTL is over. A line on stderr says \
+TTL. A holder that never extends its lock keeps working until its TTL is over. A line on stderr says \
 what redbolt has done.
 
 Other users of this machine can see TOKEN with ps, but not a file or the environment.
@@ -349,7 +349,7 @@ pub(crate) struct RunArgs {
     /// that is less]
     #[arg(long, value_name = "D", value_parser = ttl)]
     pub(crate) ttl: Option<Duration>,
-    /// How long to try again if a lock is taken, or forever [default: one attempt]
+    /// How long to keep trying if a lock is taken; or forever [default: one attempt]
     #[arg(short, long, value_name = "D", value_parser = wait)]
     pub(crate) wait: Option<Duration>,
     /// One attempt, as without --wait
@@ -359,7 +359,8 @@ pub(crate) struct RunArgs {
     /// [default: 75]
     #[arg(short = 'E', long, value_name = "CODE")]
     pub(crate) conflict_exit_code: Option<u8>,
-    /// Least time left of a lock for CMD to go on [default: a tenth of the TTL, at most 1s]
+    /// Time left of a lock at which redbolt ends CMD, less than half of the TTL
+    /// [default: a tenth of the TTL, at most 1s]
     #[arg(long, value_name = "D", value_parser = duration)]
     pub(crate) grace: Option<Duration>,
     /// Name of the holder, 1 to 64 letters, digits and .-_+@/ [default: run/ and CMD's file]
@@ -406,7 +407,8 @@ pub(crate) struct ElectArgs {
     /// file]
     #[arg(long = "name", value_name = "WHO")]
     pub(crate) name: Option<String>,
-    /// Least time left of the term for CMD to go on [default: a tenth of the TTL, at most 1s]
+    /// Time left of the term at which redbolt ends CMD, less than half of the TTL
+    /// [default: a tenth of the TTL, at most 1s]
     #[arg(long, value_name = "D", value_parser = duration)]
     pub(crate) grace: Option<Duration>,
     /// Lead with a fence; CMD finds it in its environment as REDBOLT_FENCE
@@ -418,7 +420,7 @@ pub(crate) struct ElectArgs {
 
 const ELECT_HELP: &str = "\
 redbolt waits, for as long as it takes, until this candidate leads, and runs CMD. A term is a lock \
-that is extended at each third of its TTL. When the term cannot be extended or is taken away, CMD \
+that is extended every third of its TTL. When the term cannot be extended or is taken away, CMD \
 and its process group get TERM, and KILL before the term would have ended, as with redbolt run; \
 then redbolt waits to lead again. So CMD runs on one machine at a time.
 
@@ -455,7 +457,7 @@ pub(crate) struct LeaderArgs {
 }
 
 const RUN_HELP: &str = "\
-redbolt extends a lock at each third of its TTL. It ends CMD if the lock is taken away, or less \
+redbolt extends a lock every third of its TTL. It ends CMD if the lock is taken away, or less \
 than --grace of it is left. CMD and its process group get TERM. They get KILL after the grace, or \
 sooner: when the lock lasts only a quarter of the grace longer. The exit code is then 70. If \
 redbolt is stopped or hangs, its watchdog, a second process, sends that KILL. redbolt passes INT, \
@@ -502,7 +504,7 @@ With --watch redbolt goes on until a signal ends it: a live view on a terminal, 
 elsewhere, and with --json one object per look, each on its own line.
 
 Example:  redbolt status sku:42
-          redbolt status a b                      one after the other; the highest exit code
+          redbolt status a b                      one after another; the highest exit code
           redbolt status sku:42 --watch --interval 200ms")]
 pub(crate) struct StatusArgs {
     /// Names of the locks
@@ -519,7 +521,7 @@ pub(crate) struct StatusArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Exit code 0 when all nodes vote and locks are safe. 1 when locks are safe and some node does not \
-vote (degraded). 78 when no lock can be taken, or two clients could come to hold one (unsafe). A \
+vote (degraded). 78 when no lock can be taken, or two clients could hold the same lock (unsafe). A \
 note does not change the exit code. --max-ttl, --quorum and the guards must be those of the clients.
 
 For scripts that restart nodes one by one: --wait looks again until all nodes vote and locks are \
@@ -534,11 +536,11 @@ pub(crate) struct DoctorArgs {
     /// Name of a lock that the user must be allowed to take; nothing is written to it
     #[arg(long, value_name = "KEY", value_parser = key_parser())]
     pub(crate) key: Option<Name>,
-    /// With --key: the number of slots that clients are to give the lock from now on, 1 to 63. The
+    /// With --key: the number of slots that clients will use from now on, 1 to 63. The
     /// verdict is unsafe while a client holds a slot above them
     #[arg(long, value_name = "N", value_parser = slots_parser(), requires = "key")]
     pub(crate) slots: Option<u8>,
-    /// How long to look again until all is well, or forever [default: one look]
+    /// How long to keep looking until all is well; or forever [default: one look]
     #[arg(long, value_name = "D", value_parser = wait)]
     pub(crate) wait: Option<Duration>,
 }

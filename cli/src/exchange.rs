@@ -54,7 +54,7 @@ impl Step {
         let level = if present > 0 && next > 0 { Level::Unsafe } else { Level::Note };
         let advice = match (present, both, next) {
             (1.., _, 1..) => {
-                "clients of one list alone and clients of the other alone can hold one lock: give \
+                "clients of one list alone and clients of the other alone can hold the same lock: give \
                               all both lists"
                     .to_owned()
             }
@@ -100,7 +100,7 @@ mod tests {
             ),
             ([0, 3, 0, 1, 0], Level::Note, "it is not known"),
             ([0, 3, 0, 0, 1], Level::Note, "it is not known"),
-            ([1, 2, 1, 0, 0], Level::Unsafe, "can hold one lock"),
+            ([1, 2, 1, 0, 0], Level::Unsafe, "can hold the same lock"),
             ([0, 0, 3, 0, 0], Level::Note, "may be stopped"),
             ([0, 0, 3, 0, 1], Level::Note, "it is not known"),
         ] {

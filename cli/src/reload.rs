@@ -1,4 +1,4 @@
-//! A command that goes on for long takes other nodes from its file of settings.
+//! A command that goes on for long takes other nodes from its settings file.
 //!
 //! A thread looks at the file, because a file system may hang. No signal tells it to: HUP belongs to CMD,
 //! and to terminals.

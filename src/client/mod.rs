@@ -290,7 +290,7 @@ impl Client {
     ///
     /// A call that is denied keeps the keys that it won before the first denied one, in the order
     /// of their bytes. It waits for that key, and extends the keys that it keeps meanwhile. So no
-    /// calls wait for each other in a circle.
+    /// calls deadlock.
     ///
     /// ```
     /// # use redbolt::{Client, Config};

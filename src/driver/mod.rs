@@ -172,8 +172,8 @@ impl Driver {
     /// Begins attempts at the locks of all `keys` until all are won, as the `retry` of the options
     /// or of the configuration says. Otherwise like [`try_lock_all`](Self::try_lock_all).
     ///
-    /// A denied call waits as [`Client::lock_all`](crate::Client::lock_all) says, so no calls wait for
-    /// each other in a circle.
+    /// A denied call waits as [`Client::lock_all`](crate::Client::lock_all) says, so no calls
+    /// deadlock.
     ///
     /// # Errors
     ///

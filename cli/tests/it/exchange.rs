@@ -1,5 +1,5 @@
 //! A fleet goes from five nodes to three, then to seven, and to five others, by the steps of
-//! `docs/servers.md`: one write of the file of settings for each step. Nothing is sold twice, and no
+//! `docs/servers.md`: one write of the settings file for each step. Nothing is sold twice, and no
 //! process has to stop.
 
 use std::fs;

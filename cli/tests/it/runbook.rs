@@ -78,7 +78,7 @@ fn holding_by(servers: &[RealServer], key: &str, line: &str) -> Running {
 fn the_holder_is_shown_and_the_lock_is_taken_away() {
     let Some((dir, servers)) = site() else { return };
     let holder = holding(&servers, "sku:42");
-    let lines = commands("Who blocks this");
+    let lines = commands("What blocks this lock");
     let [status, ls, unlock] = lines[..] else { panic!("{lines:?}") };
     let process = format!("process {}, ", holder.pid());
     for line in [status, ls] {
@@ -101,7 +101,7 @@ fn a_command_that_hangs_is_found_and_ended_and_its_lock_is_released() {
     let Some((dir, servers)) = site() else { return };
     let hangs = "trap '' TERM; echo held; kill -s STOP $$; sleep 600; true";
     let mut holder = holding_by(&servers, "sku:42", hangs);
-    let lines = lines("Who blocks this", &["ps ", "kill "]);
+    let lines = lines("What blocks this lock", &["ps ", "kill "]);
     let [ps, term, go_on, kill] = lines[..] else { panic!("{lines:?}") };
     let shell = |line: &str| {
         let mut command = Command::new("sh");
@@ -122,7 +122,7 @@ fn a_command_that_hangs_is_found_and_ended_and_its_lock_is_released() {
     assert!(listed().contains("--watchdog"), "{}", listed());
     shell(&term.replace("PID", &pid));
     holder.err_line(&format!("passed TERM on to CMD (process {group}), which still runs"));
-    let [status, ..] = commands("Who blocks this")[..] else { panic!("no commands") };
+    let [status, ..] = commands("What blocks this lock")[..] else { panic!("no commands") };
     let held = play(&servers, dir.path(), status).expect(0);
     assert!(held.out.contains(&format!("process {pid}, ")), "{held:?}");
     shell(&go_on.replace("PGID", &group));

@@ -11,7 +11,7 @@
 //! # Invariants
 //!
 //! - A call for several keys waits for one, and then holds only keys before it in the order of bytes.
-//!   All clients share that order, so no calls wait for each other in a circle. [`slots`] says the
+//!   All clients share that order, so no calls deadlock. [`slots`] says the
 //!   same of locks with slots.
 //! - A set ends with the first of its keys to end. At the hand-over the engine judges it by that key.
 //! - The caller knows a set by the id of its first lease, and never sees the ids of the others.
