@@ -204,7 +204,7 @@ impl Config {
     }
 
     /// How blocking calls poll their sockets.
-    /// By default they sleep: [`IdleStrategy::Park`].
+    /// Calls sleep by default: [`IdleStrategy::Park`].
     #[must_use]
     pub const fn idle_strategy(mut self, strategy: IdleStrategy) -> Self {
         self.idle_strategy = strategy;
@@ -335,8 +335,8 @@ impl Config {
     }
 
     /// Bytes put in front of every key on the nodes, and nowhere else: callers, leases and errors
-    /// have the key without it. Key and prefix together have at most 4,096 bytes. By default there
-    /// is no prefix.
+    /// have the key without it. Key and prefix together have at most 4,096 bytes. No prefix by
+    /// default.
     ///
     /// Two clients mean the same lock if prefix and key, joined, are the same. An ACL of `~app1:*`
     /// limits a user to the locks with the prefix `app1:`.

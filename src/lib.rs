@@ -34,8 +34,8 @@
 //! | your own sockets, or none | [`engine::Engine`]: bytes and times in, bytes and events out | [`guide::engine`] |
 //! | tests | `Nodes` of the crate `redbolt-embedded`: real TCP nodes in the process | [`guide::testing`] |
 //!
-//! [`guide::settings`] lists every setting, and when to change it; each setter has its default and
-//! its range. [`safety`] says what a lease is worth, and on which preconditions.
+//! [`guide::settings`] lists every setting, its range, and when to change it. [`safety`] says what
+//! a lease is worth, and on which preconditions.
 //!
 //! # Layers
 //!

@@ -1,4 +1,4 @@
-//! [`Settings`]: the nodes and the keyword arguments of a client. `docs/settings.md` says where their ranges are.
+//! [`Settings`]: the nodes and the keyword arguments of a client. `docs/settings.md` has their ranges.
 
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;

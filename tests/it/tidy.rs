@@ -207,3 +207,62 @@ fn every_setting_is_in_the_table_of_settings() {
     }
     assert!(settings > 20, "{settings} settings");
 }
+
+/// The documentation of each setter of `Config`, in small letters on one line, without its links.
+fn setters() -> Vec<(String, String)> {
+    let text = fs::read_to_string(root().join("src/config.rs")).expect("a readable file");
+    let (mut all, mut told) = (Vec::new(), String::new());
+    for line in text.lines().map(str::trim_start) {
+        if let Some(comment) = line.strip_prefix("///") {
+            told.push_str(&comment.to_lowercase());
+        } else if let Some(name) = line.split("fn ").nth(1).filter(|_| line.contains("(mut self")) {
+            let name = name.split('(').next().unwrap_or_default();
+            let mut pieces = told.split("](");
+            let mut plain = pieces.next().unwrap_or_default().to_owned();
+            plain.extend(pieces.filter_map(|piece| Some(piece.split_once(')')?.1)));
+            all.push((name.to_owned(), format!(" {}", plain.replace('[', ""))));
+            told.clear();
+        } else if !line.starts_with('#') {
+            told.clear();
+        }
+    }
+    all
+}
+
+/// Whether the phrase is in the text, and no word or number begins or ends within it.
+fn has(text: &str, phrase: &str) -> bool {
+    text.match_indices(&format!(" {phrase}")).any(|(at, found)| {
+        let rest = text.get(at + found.len()..).unwrap_or_default();
+        !rest.starts_with(char::is_alphanumeric)
+    })
+}
+
+/// Two places tell the defaults and ranges, and this comparison keeps them equal.
+#[test]
+fn the_table_of_settings_has_the_defaults_and_ranges_of_the_setters() {
+    let page = fs::read_to_string(root().join("docs/settings.md")).expect("a readable file");
+    let (_, table) = page.split_once("| setting | default; range |").expect("a table");
+    let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+    let rows: Vec<Vec<&str>> = rows.map(|line| line.split(" | ").collect()).collect();
+    let (mut defaults, mut ranges) = (0, 0);
+    for (name, told) in setters() {
+        let row = rows.iter().find(|row| row[0].contains(&format!("`{name}`")));
+        let column = row.unwrap_or_else(|| panic!("no row of {name}"))[1].to_lowercase();
+        assert_eq!(told.contains("by default"), column != "-", "{name}: {column}: {told}");
+        let mut parts = column.split("; ").filter(|part| *part != "-");
+        if let Some(default) = parts.next() {
+            let after = has(&told, &format!("{default} by default"));
+            let is_said = after || has(&told, &format!("by default {default}"));
+            assert!(is_said, "{name}: {default} is not the default: {told}");
+            defaults += 1;
+        }
+        for range in parts {
+            assert!(has(&told, range), "{name}: {range} is no range: {told}");
+            ranges += 1;
+        }
+        let digit = |rest: &str| rest.starts_with(|letter: char| letter.is_ascii_digit());
+        let has_range = told.split(" from ").skip(1).any(digit);
+        assert!(!has_range || column.contains("; from "), "{name} has a range: {told}");
+    }
+    assert!(defaults > 15 && ranges > 8, "{defaults} defaults, {ranges} ranges");
+}
