@@ -456,7 +456,8 @@ impl Waiting {
         let successor = self.wakes.successor(hash(message.key), view.now);
         let successor = successor.filter(|to| !is_passed_on && !self.is_own(&to.id));
         let is_handed = successor.is_some_and(|to| to.is_handed);
-        // This client has let go and wants the lock again: if it wins, it has a lock to give.
+        // This client released the key and wants it again: if its attempt wins, these calls wait
+        // for its lease.
         if successor.is_none()
             && let Some(slot) = meant.attempt
         {
@@ -486,7 +487,7 @@ impl Waiting {
                 }
             }
         }
-        // The release came before the announcement and gave the turn to no other call.
+        // The release came before the announcement, and no other call is known to have the turn.
         let is_turn = meant.is_released && successor.is_none();
         self.wake_first(is_turn, Key::from_slice(message.key), all, 0, view);
     }
