@@ -78,12 +78,6 @@ impl Locks {
         self.schedule_keep(index);
     }
 
-    /// Gives the place of an extension by the engine itself back.
-    pub(in crate::engine) fn close_own_extension(&mut self, op: OpIndex) {
-        self.ops.ends_keep();
-        self.close_op(op);
-    }
-
     /// An extension by the engine itself is decided.
     pub(in crate::engine) fn keep_alive_ended(&mut self, op_index: OpIndex, now: Now) {
         let op = self.ops.at(op_index);

@@ -168,6 +168,12 @@ impl Locks {
         }
     }
 
+    /// Gives the place of an extension by the engine itself back.
+    pub(in crate::engine) fn close_own_extension(&mut self, op: OpIndex) {
+        self.ops.ends_keep();
+        self.close_op(op);
+    }
+
     /// Fewer than a quorum can hold the key, or its time is over: the lease is lost for good. An
     /// attempt or an offer gets its end at once, so it wins too late.
     #[cold]
