@@ -96,7 +96,11 @@ impl Engine {
         match message.kind {
             MessageKind::Transfer => self.transferred(id, message, now),
             MessageKind::Removal => self.hear_of_removal(message, now),
+            // The client passes these on.
             MessageKind::Announce | MessageKind::Wake | MessageKind::GiveUp => {
+                if !rules::may_listen(self.locks.nodes.is_heard_before(id)) {
+                    return;
+                }
                 if let Some(fence) = message.fence() {
                     self.locks.hear_of_fence(message.key, fence, now);
                 }

@@ -372,9 +372,14 @@ impl Node {
         self.channel.mark
     }
 
+    /// Whether this client hears messages through this node.
+    pub(crate) fn listens(&self) -> bool {
+        self.channel.subscription == Subscription::Open
+    }
+
     /// Whether this client can receive and send messages through this node.
     pub(crate) fn has_channel(&self) -> bool {
-        self.channel.subscription == Subscription::Open && self.is_greeted() && !self.is_stalled()
+        self.listens() && self.is_greeted() && !self.is_stalled()
     }
 }
 

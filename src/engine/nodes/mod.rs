@@ -323,6 +323,14 @@ impl Nodes {
             || refused_for(id) != Cause::None && self.elsewhere(id).into_iter().any(is_first)
     }
 
+    /// Whether the client hears each message of the node's server at an earlier address, too.
+    pub(super) fn is_heard_before(&self, id: NodeId) -> bool {
+        let Some(mark) = self.at(id).mark() else { return false };
+        let hears = |other: &Node| other.listens() && !other.is_stalled();
+        let mut before = self.every().into_iter().take_while(|other| *other < id);
+        before.any(|other| self.at(other).mark() == Some(mark) && hears(self.at(other)))
+    }
+
     /// The node answered TIME.
     pub(super) fn time_told(&mut self, id: NodeId, answer: crate::command::Answer, now: Now) {
         let node = self.at_mut(id);

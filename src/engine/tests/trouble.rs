@@ -1,5 +1,6 @@
 //! Nodes that a client must not believe, or must not write to, for the moment.
 
+use super::waking::{OTHER, THIRD, WAKE, message_for, own_waiter, subscribed};
 use super::*;
 use crate::guards::FailoverGuard;
 use crate::rules;
@@ -102,6 +103,23 @@ pub(super) fn the_second_address_of_a_server_hears_no_message_a_second_time() {
     }
     assert_eq!(rig.waiting(0), ["SUBSCRIBE"]);
     assert!(rig.waiting(1).is_empty());
+}
+
+/// Each call on the list passes the list on: two messages for one would be thousands after ten
+/// calls.
+#[test]
+fn a_server_that_is_refused_at_one_of_its_addresses_is_heard_at_one_of_them() {
+    let mut rig = Rig::unconnected(2, |config| config.direct_wake(true));
+    for (index, policy) in [(0, "allkeys-lru"), (1, "noeviction")] {
+        rig.greet(index, HELLO, &format!("{AT_0}maxmemory_policy:{policy}\r\n"));
+        subscribed(&mut rig, index);
+    }
+    let word = message_for(&rig, &own_waiter(&rig, 1), WAKE, OTHER.as_bytes(), &[THIRD.as_bytes()]);
+    for index in [0, 1] {
+        rig.receive(index, &word);
+    }
+    let passed_on = [rig.waiting(0), rig.waiting(1)].concat();
+    assert_eq!(passed_on, ["PUBLISH"], "the call that was woken is over");
 }
 
 #[test]
