@@ -83,6 +83,11 @@ rules! { NODES:
     /// The process of before comes back unnoticed.
     FirstProcessBackUnseen => ByTest { false }
 
+    /// Two addresses of one server are one vote: an extension would count the server twice.
+    fn is_second_of_server(has_other: bool) -> bool { has_other }
+    /// The second address of a server votes, too.
+    SecondAddressVotes => NoGround { false }
+
     /// A node that gives an answer which only a replica gives has lost its grants.
     fn is_replica(says_so: bool) -> bool { says_so }
     /// An answer that only a replica gives changes nothing.

@@ -46,6 +46,8 @@ counted! {
         Evicted,
         /// A server became a replica, and later a master without its keys.
         RoleChange,
+        /// An address leads to another server.
+        Moved,
         /// A server failed over to its replica and back, and told no client. It may have granted beside
         /// its replica.
         Failover,
@@ -118,6 +120,8 @@ counted! {
         /// Masters fail over to their replicas and back, and go on for a while with the connections
         /// that they have.
         Failovers,
+        /// Addresses lead to other servers than before.
+        Addresses,
         /// Requests that closed connections left behind run late.
         Ghosts,
         /// Servers freeze.

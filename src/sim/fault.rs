@@ -109,6 +109,7 @@ impl World {
                 self.scheduled(fault, client);
                 self.clients[client].close(until);
             }
+            Fault::Moved => self.move_address(node),
             _ => self.inflict_on_node(fault, self.plan.server_of(node), spell),
         }
     }
@@ -507,6 +508,7 @@ impl World {
             }
         }
         self.leave_liars();
+        self.lead_home();
         self.hurry_all();
         for client in &mut self.clients {
             for task in &mut client.tasks {

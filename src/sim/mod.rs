@@ -32,6 +32,7 @@
     reason = "a test rig: its indices are its own, and a panic is a finding"
 )]
 
+mod addresses;
 mod client;
 mod clock;
 mod closing;

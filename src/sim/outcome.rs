@@ -9,7 +9,7 @@ use super::world::{Phase, World};
 use crate::client::front::Front;
 use crate::engine::{Event, LeaseId, LostCause};
 use crate::error::{ExtendError, LockError};
-use crate::quorum::{NodeId, NodeMask};
+use crate::quorum::NodeMask;
 use crate::rules::Kind;
 use crate::time::Instant;
 
@@ -92,11 +92,7 @@ impl World {
                     self.counts.path(Path::LockedByRetry);
                 }
                 for granted in self.clients[client].engine.votes_by_key(lease) {
-                    let servers = granted.into_iter();
-                    let servers = servers
-                        .filter_map(|node| NodeId::new(self.plan.server_of(node.index())))
-                        .map(NodeMask::of)
-                        .fold(NodeMask::EMPTY, NodeMask::union);
+                    let servers = self.servers_of(granted);
                     let began = self.clients[client].tasks[task].began;
                     let is_quorum = self.is_quorum(client, servers, began);
                     self.oracle.check(Kind::NoQuorum, is_quorum, || {

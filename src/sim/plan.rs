@@ -236,7 +236,8 @@ impl Plan {
             0..130 => Setting::Roles,
             130..210 => Setting::Ghosts,
             210..290 => Setting::Ice,
-            290..480 => Setting::HandOver,
+            290..305 => Setting::Addresses,
+            305..480 => Setting::HandOver,
             480..530 => Setting::Rights,
             530..570 => Setting::OldClocks,
             570..650 => Setting::GivenAway,
@@ -252,6 +253,7 @@ impl Plan {
         match self.setting {
             Setting::Roles => self.look_at_roles(random),
             Setting::Failovers => self.look_at_failovers(random),
+            Setting::Addresses => self.look_at_addresses(random),
             Setting::Ghosts => self.look_at_ghosts(random),
             Setting::Ice => self.look_at_ice(random),
             Setting::HandOver => self.look_at_hand_over(random),

@@ -38,6 +38,8 @@ pub(super) const RARE: [Setting; 16] = [
 pub(super) struct Rare {
     /// How many of the last addresses lead to the first servers once more.
     pub(super) aliases: usize,
+    /// The server that each address leads to now, if that changes.
+    pub(super) leads: Vec<usize>,
     /// Servers that do not know HELLO, and that deny INFO: a bit each.
     pub(super) old: u64,
     pub(super) silent: u64,
@@ -187,11 +189,6 @@ impl Plan {
     /// How many servers there are.
     pub(super) const fn servers(&self) -> usize {
         self.nodes - self.rare.aliases
-    }
-
-    /// The server that an address leads to.
-    pub(super) const fn server_of(&self, address: usize) -> usize {
-        address % self.servers()
     }
 
     /// How many nodes vote where all is well. Of two addresses of a server one votes. A node does not

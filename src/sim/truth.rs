@@ -62,6 +62,15 @@ impl World {
         }
     }
 
+    /// The servers that may have given these votes. An address that moves does not tell which.
+    pub(super) fn servers_of(&self, votes: NodeMask) -> NodeMask {
+        if self.plan.moves_addresses() {
+            return NodeMask::first(self.plan.servers());
+        }
+        let server = |node: NodeId| NodeId::new(self.plan.server_of(node.index()));
+        votes.into_iter().filter_map(server).collect()
+    }
+
     /// Whether these servers are a quorum for a call of this client that began at `began`: of each
     /// of the lists that it had at some moment since.
     pub(super) fn is_quorum(&self, client: usize, servers: NodeMask, began: Global) -> bool {
@@ -111,6 +120,19 @@ impl World {
         }
         let Some(lease) = place.lease else { return };
         let (votes, began) = (this.engine.votes(lease), place.began);
+        if self.plan.moves_addresses() {
+            // Any server may have given a vote, and no server two.
+            let servers = (0..self.plan.servers()).filter(|&server| {
+                let mut is_held = |name| self.held_until(name, server).is_some();
+                names.iter().all(&mut is_held) || self.has_forgotten(server, began)
+            });
+            let servers = servers.count();
+            return self.oracle.check(
+                Kind::Misattributed,
+                votes.count() as usize <= servers,
+                || format!("client {client} counts the votes {votes:?} of {servers} servers"),
+            );
+        }
         let strange = votes.into_iter().find(|node| {
             let node = self.plan.server_of(node.index());
             let servers = [node, self.granter(node)];
@@ -134,6 +156,8 @@ impl World {
         let names = won.map(|lease| self.names_of(client, task, lease)).unwrap_or_default();
         let (keys, began) =
             (self.clients[client].tasks[task].keys(), self.clients[client].tasks[task].began);
+        // An address that moves does not tell which server has voted.
+        let granted = if self.plan.moves_addresses() { NodeMask::EMPTY } else { granted };
         for id in granted {
             let node = self.plan.server_of(id.index());
             // A node that forgot during the call and holds its token has voted since.

@@ -295,9 +295,10 @@ impl Nodes {
         let (before, rest) = self.nodes.split_at_mut(id.index());
         let Some((node, after)) = rest.split_first_mut() else { return false };
         let is_duplicate = |identity: &str| {
-            before.iter().chain(&*after).any(|other| {
+            let has_other = before.iter().chain(&*after).any(|other| {
                 other.identity() == Some(identity) && (other.serves() || !other.is_settled)
-            })
+            });
+            rules::is_second_of_server(has_other)
         };
         let is_over = node.conclude_greeting(&self.rules, is_duplicate, now);
         node.heard(now.real);
