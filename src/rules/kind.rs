@@ -46,6 +46,8 @@ pub enum Kind {
     FenceOrder,
     /// A client did not get a lock in the end, or a node did not vote again.
     Starved,
+    /// A caller was told of a release that no quorum had done.
+    FalseRelease,
     /// A call was refused, or failed, for a reason that did not exist.
     OddError,
     /// Memory or work grew beyond all bounds.

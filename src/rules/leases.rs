@@ -49,6 +49,11 @@ rules! { LEASES:
     /// A debt ends with the TTL although its SET may not have run.
     DebtEndsBeforeSet => Orphan { false }
 
+    /// A node that lacks the key has released nothing: another client may have the lock since.
+    fn has_released(did_delete: bool) -> bool { did_delete }
+    /// A node that lacks the key counts as one that has deleted it.
+    MissingKeyReleased => FalseRelease { true }
+
     /// A debt lasts a TTL from the late answer of its SET.
     fn debt_ends(ends: Instant, ttl_after_answer: Instant) -> Instant { ends.max(ttl_after_answer) }
     /// A debt ends a TTL after the release, although its SET was answered later.

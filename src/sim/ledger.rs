@@ -6,13 +6,17 @@
 //!   no client deletes its key until another client has adopted it. This holds for the client that
 //!   drew the token, and for a client that a node told of it by mistake. A client whose caller
 //!   named the token is exempt.
+//! - A caller that is told `Released` had its keys deleted, or handed over, by a quorum.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use smallvec::SmallVec;
 
+use super::client::SimClient;
 use super::node::SimNode;
 use super::world::World;
+use crate::engine::LeaseId;
+use crate::quorum::{NodeId, NodeMask};
 use crate::rules::Kind;
 
 /// Which client may delete a token.
@@ -28,6 +32,8 @@ pub(super) struct Ledger {
     titles: BTreeMap<Vec<u8>, Title>,
     /// Clients whose callers named a token.
     named: BTreeSet<(usize, Vec<u8>)>,
+    /// The servers at which a client has deleted a token that was held.
+    deleted: BTreeMap<Vec<u8>, NodeMask>,
 }
 
 impl Ledger {
@@ -47,6 +53,13 @@ impl Ledger {
             || self.named.contains(&(client, token.to_vec()))
     }
 
+    /// A client has deleted a token at a server, or put another one in its place.
+    fn deleted(&mut self, token: &[u8], server: usize) {
+        if let Some(id) = NodeId::new(server).filter(|_| self.titles.contains_key(token)) {
+            self.deleted.entry(token.to_vec()).or_default().insert(id);
+        }
+    }
+
     /// The client's caller asks to adopt or to unlock the token.
     pub(super) fn named(&mut self, client: usize, token: &[u8]) {
         self.named.insert((client, token.to_vec()));
@@ -59,7 +72,29 @@ pub(super) type Token = SmallVec<[u8; 64]>;
 /// The tokens that a node holds, by key.
 pub(super) type Tokens = Vec<Option<Token>>;
 
+impl SimClient {
+    /// The tokens of a lease.
+    pub(super) fn tokens(&self, lease: LeaseId) -> Vec<Vec<u8>> {
+        let names = self.names(lease).into_iter();
+        names.map(|(_, token)| token.as_bytes().to_vec()).collect()
+    }
+}
+
 impl World {
+    /// An unlock has ended as one that a quorum has done.
+    pub(super) fn look_at_release(&mut self, client: usize, task: usize) {
+        let place = &mut self.clients[client].tasks[task];
+        // The lists by which the lease was won decide on its release.
+        let began = place.began;
+        for token in std::mem::take(&mut place.released) {
+            let deleted = self.ledger.deleted.get(&token).copied().unwrap_or_default();
+            let is_quorum = self.is_quorum(client, deleted, began);
+            self.oracle.check(Kind::FalseRelease, is_quorum, || {
+                format!("client {client} is told of a release that {deleted:?} have done")
+            });
+        }
+    }
+
     /// The tokens that a node holds now.
     pub(super) fn tokens_at(&self, node: usize) -> Tokens {
         let SimNode { server, clock, .. } = &self.nodes[node];
@@ -91,6 +126,7 @@ impl World {
             if now.is_some() {
                 self.look_at_transfer(client, node, key);
             }
+            self.ledger.deleted(token, node % self.plan.servers());
             let may = self.ledger.may_delete(client, token);
             self.oracle.check(Kind::ForeignDelete, may, || {
                 let title = self.ledger.titles.get(token.as_slice());

@@ -8,7 +8,7 @@ use super::task::{Task, TaskState};
 use super::world::{Phase, World};
 use crate::client::front::Front;
 use crate::engine::{Event, LeaseId, LostCause};
-use crate::error::{ExtendError, LockError};
+use crate::error::{ExtendError, LockError, Unlocked};
 use crate::quorum::NodeMask;
 use crate::rules::Kind;
 use crate::time::Instant;
@@ -48,6 +48,9 @@ impl World {
             (Event::Unlock { result, .. }, Some(task)) => {
                 if self.clients[client].tasks[task].state == TaskState::Unlocking {
                     self.counts.path(Path::TokenUnlocked);
+                }
+                if result == Ok(Unlocked::Released) {
+                    self.look_at_release(client, task);
                 }
                 self.unlocked(client, task, &result);
             }

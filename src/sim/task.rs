@@ -55,6 +55,8 @@ pub(super) struct Task {
     pub(super) stood: Global,
     /// The engine keeps the lease alive.
     pub(super) is_kept: bool,
+    /// The tokens that are being unlocked.
+    pub(super) released: Vec<Vec<u8>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +92,7 @@ impl Task {
             old_deadline: Instant::default(),
             is_retried: false,
             is_kept: false,
+            released: Vec::new(),
             ends: Instant::MAX,
             stood: 0,
             began: 0,
@@ -349,8 +352,8 @@ impl World {
                 let disturbed = self.random.chance(100).then(|| self.random.below(patience));
                 self.begun(client, task, TaskState::Extending, op, now + self.round_time());
                 let this = &mut self.clients[client];
-                for (_, token) in this.names(lease) {
-                    self.claims.asked(token.as_bytes(), ttl_ms);
+                for token in this.tokens(lease) {
+                    self.claims.asked(&token, ttl_ms);
                 }
                 let this = &mut this.tasks[task];
                 this.ttl_ms = ttl_ms;
@@ -399,6 +402,7 @@ impl World {
         }
         let this = &mut self.clients[client];
         let Some(lease) = this.tasks[task].lease.take() else { return };
+        this.tasks[task].released = this.tokens(lease);
         let result = this.engine.unlock(lease, now);
         self.log(|_| format!("client {client} releases at {now:?}: {result:?}"));
         self.check_over(client, lease);
@@ -442,7 +446,7 @@ impl World {
     fn give_away(&mut self, client: usize, task: usize) -> bool {
         let this = &mut self.clients[client];
         let Some(lease) = this.tasks[task].lease else { return false };
-        let names: Vec<_> = this.names(lease);
+        let tokens = this.tokens(lease);
         if this.engine.detach(lease).is_err() {
             self.counts.path(Path::DetachRefused);
             return false;
@@ -454,8 +458,7 @@ impl World {
         }
         let this = &self.clients[client].tasks[task];
         let (keys, holder) = (this.keys(), this.holder);
-        for (key, (_, token)) in keys.into_iter().zip(names) {
-            let token = token.as_bytes().to_vec();
+        for (key, token) in keys.into_iter().zip(tokens) {
             self.ledger.given_away(&token);
             self.given_away.push(token.clone());
             self.offers.push(Offer { from: client, key, token, holder });
@@ -496,6 +499,7 @@ impl World {
             }
             return self.idle(client, task);
         };
+        self.clients[client].tasks[task].released = vec![offer.token.clone()];
         let holder = offer.holder;
         let ends = if is_adopted {
             // The adoption may shorten the lease.

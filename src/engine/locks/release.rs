@@ -417,7 +417,7 @@ impl Locks {
         // The first answer of a node counts. A second delete finds nothing.
         let tally = self.tally_of_release(slot_index);
         if let Some(tally) = tally.filter(|tally| tally.open.contains(id)) {
-            if deleted {
+            if rules::has_released(deleted) {
                 tally.yes(id);
             } else {
                 tally.no(id);
@@ -472,7 +472,7 @@ impl Locks {
         if let Some(tally) = self.tally_of_release(slot_index).filter(|_| is_first) {
             // A missing key proves nothing: the release may have run before its connection
             // ended, or the node may have restarted without the key.
-            if deleted && tally.open.contains(id) {
+            if rules::has_released(deleted) && tally.open.contains(id) {
                 tally.yes(id);
             } else {
                 tally.open.remove(id);
