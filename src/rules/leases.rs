@@ -78,7 +78,7 @@ rules! { LEASES:
     /// A caller may name the token of an attempt or an offer, and delete it: then no lease follows.
     fn ends_before_it_is_held(is_alive: bool) -> bool { is_alive }
     /// An attempt whose token a caller deletes at all nodes gets its lease.
-    DeletedTokenHandedOver => ByTest { false }
+    DeletedTokenHandedOver => NoGround { false }
 
     /// A client forgets the token of a lease that it gives away: a late message of a node about the
     /// token concerns another client.

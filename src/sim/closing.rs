@@ -66,8 +66,16 @@ impl World {
         true
     }
 
-    /// A task puts a question to all nodes.
-    pub(super) fn ask(&mut self, client: usize, task: usize, now: Instant) {
+    /// A task puts a question to all nodes, now and then. Returns whether it does.
+    pub(super) fn asks(&mut self, client: usize, task: usize, now: Instant) -> bool {
+        let is_drawn = self.random.chance(self.plan.rare.queries);
+        if is_drawn {
+            self.ask(client, task, now);
+        }
+        is_drawn
+    }
+
+    fn ask(&mut self, client: usize, task: usize, now: Instant) {
         let question = self.random.next().to_string().into_bytes();
         let key = self.plan.on_nodes(self.random.index(self.plan.keys));
         let query = Query::new().all(&[b"GET", key]).all(&[b"ECHO", &question]);

@@ -272,6 +272,8 @@ counted! {
         AdoptFailed,
         /// Key and token of another client were unlocked.
         TokenUnlocked,
+        /// A client unlocked a token of its own that stood at a node.
+        OwnUnlocked,
         /// A connection was lost.
         Lost,
         /// A connection was refused.

@@ -9,15 +9,19 @@
 //! - A caller that is told `Released` had its keys deleted, or handed over, by a quorum.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use smallvec::SmallVec;
 
 use super::client::SimClient;
+use super::counts::Path;
 use super::node::SimNode;
+use super::task::TaskState;
 use super::world::World;
 use crate::engine::LeaseId;
 use crate::quorum::{NodeId, NodeMask};
 use crate::rules::Kind;
+use crate::time::Instant;
 
 /// Which client may delete a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,8 +53,7 @@ impl Ledger {
     /// Whether the client may delete a key with this token. Any client may if no client has held
     /// the token.
     pub(super) fn may_delete(&self, client: usize, token: &[u8]) -> bool {
-        self.titles.get(token).is_none_or(|title| *title == Title::Client(client))
-            || self.named.contains(&(client, token.to_vec()))
+        self.is_of(client, token) || self.named.contains(&(client, token.to_vec()))
     }
 
     /// A client has deleted a token at a server, or put another one in its place.
@@ -58,6 +61,11 @@ impl Ledger {
         if let Some(id) = NodeId::new(server).filter(|_| self.titles.contains_key(token)) {
             self.deleted.entry(token.to_vec()).or_default().insert(id);
         }
+    }
+
+    /// Whether no other client has held the token since, and the client has not given it away.
+    fn is_of(&self, client: usize, token: &[u8]) -> bool {
+        self.titles.get(token).is_none_or(|title| *title == Title::Client(client))
     }
 
     /// The client's caller asks to adopt or to unlock the token.
@@ -93,6 +101,38 @@ impl World {
                 format!("client {client} is told of a release that {deleted:?} have done")
             });
         }
+    }
+
+    /// A caller unlocks a token of its client that stands at a node: of a lease, of an attempt, or of
+    /// an offer. Returns whether it does.
+    pub(super) fn unlocks_own(&mut self, client: usize, task: usize, now: Instant) -> bool {
+        let names_own = self.plan.rare.names_own;
+        if names_own == 0 || !self.random.chance(names_own) {
+            return false;
+        }
+        let (key, node) = (self.some_key(client), self.random.index(self.plan.servers()));
+        let token = self.tokens_at(node).swap_remove(key).map(SmallVec::into_vec);
+        let this = &mut self.clients[client];
+        let is_own = |token: &Vec<u8>| token.starts_with(this.token_start.as_bytes());
+        let is_its = |token: &Vec<u8>| is_own(token) && self.ledger.is_of(client, token);
+        let Some(token) = token.filter(is_its).filter(|_| this.front.is_none()) else {
+            return false;
+        };
+        let result = this.engine.unlock_token(&self.plan.plain(key), &token, now);
+        self.log(|_| format!("client {client} unlocks its token of {key}: {result:?}"));
+        for other in 0..self.plan.tasks {
+            if self.clients[client].tasks[other].lease.is_some() {
+                self.told_deadline(client, other);
+            }
+        }
+        let Ok(op) = result else { return false };
+        self.counts.path(Path::OwnUnlocked);
+        let ends = now + Duration::from_nanos(self.plan.node_timeout);
+        self.begun(client, task, TaskState::Unlocking, op, ends);
+        // Only a token that was held is counted where it is deleted.
+        let is_held = self.ledger.titles.contains_key(&token);
+        self.clients[client].tasks[task].released = is_held.then_some(token).into_iter().collect();
+        true
     }
 
     /// The tokens that a node holds now.

@@ -372,6 +372,7 @@ impl Plan {
         (self.ghosts, self.cut, self.mute, self.fenced) = (false, 0, 0, 0);
         self.kept = random.pick(&[0, 800]);
         self.rare.repeated = random.pick(&[0, 300]);
+        self.rare.names_own = 100;
         if random.chance(300) {
             (self.hold, self.gap) = (4000 * MS, 1000 * MS);
             (self.pause, self.late, self.rare.gives_away) = (0, 0, 500);

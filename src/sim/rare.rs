@@ -55,6 +55,8 @@ pub(super) struct Rare {
     pub(super) queries: u64,
     /// Of a thousand times that a holder goes on, how often it gives its lease away.
     pub(super) gives_away: u64,
+    /// Of a thousand idle tasks, how many unlock a token of their client that stands at a node.
+    pub(super) names_own: u64,
     /// Of a thousand transfer messages, how many come twice.
     pub(super) repeated: u64,
     /// Replicas take writes, and load or miss their master.

@@ -147,8 +147,8 @@ impl World {
         if let Some(offer) = self.some_offer(client) {
             return self.take_over(client, task, &offer, now);
         }
-        if self.random.chance(self.plan.rare.queries) {
-            return self.ask(client, task, now);
+        if self.unlocks_own(client, task, now) || self.asks(client, task, now) {
+            return;
         }
         let key = self.some_key(client);
         let mut ttl_ms = self.plan.ttl_ms(client, &mut self.random);

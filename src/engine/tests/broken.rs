@@ -10,7 +10,6 @@ use super::exchange::{
 };
 use super::extending::{
     a_lock_is_not_adopted_while_this_client_has_it_or_deletes_it,
-    a_lock_whose_token_this_client_deletes_is_not_handed_over,
     a_longer_adoption_counts_no_node_that_may_still_run_a_shorter_one,
     a_node_that_refuses_a_form_is_extended_though_the_others_have_decided,
     a_node_whose_address_led_to_an_old_process_and_back_counts_in_an_adoption,
@@ -165,8 +164,6 @@ const TESTS: &[(Mutant, fn())] = &[
     (Mutant::UnsettledGivenAway, a_lease_is_given_away_once_every_node_has_answered_its_extension),
     (Mutant::UnsettledForgotten, a_longer_adoption_counts_no_node_that_may_still_run_a_shorter_one),
     (Mutant::AdoptedInHand, a_lock_is_not_adopted_while_this_client_has_it_or_deletes_it),
-    // No client of the simulation deletes the token of its own attempt.
-    (Mutant::DeletedTokenHandedOver, a_lock_whose_token_this_client_deletes_is_not_handed_over),
     // What these break needs a node that forgets, and more than one that is away behind it.
     (Mutant::AdoptionHeals, an_adoption_gives_the_token_to_no_node),
     (Mutant::DeletedHealed, a_node_that_was_told_to_delete_the_key_never_gets_it_again),

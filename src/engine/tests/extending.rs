@@ -334,7 +334,7 @@ fn a_lock_that_this_client_unlocks_by_its_token_is_lost_at_once() {
 
 /// The caller has no lease yet. The deletes go behind the SETs, so each node still grants.
 #[test]
-pub(super) fn a_lock_whose_token_this_client_deletes_is_not_handed_over() {
+fn a_lock_whose_token_this_client_deletes_is_not_handed_over() {
     let is_won = |rig: &mut Rig| {
         let now = rig.now;
         let mut events = std::iter::from_fn(|| rig.engine.poll_event(now));
