@@ -433,12 +433,15 @@ impl Config {
         };
         let most_ttl_ms = u32::try_from(self.max_ttl.as_millis()).unwrap_or(u32::MAX);
         let outlives_drift = |&ttl: &u32| u64::from(ttl) > drift.of_ms(ttl.into());
+        let least_ttl_ms = (1..=most_ttl_ms)
+            .find(outlives_drift)
+            .ok_or(ConfigError::Setting { setting: "max_ttl", must: "longer than its drift" })?;
         let guard_ms = u64::from(most_ttl_ms) + drift.of_ms(most_ttl_ms.into());
         Ok(Checked {
             list: votes(self.list)?,
             next: self.next_list.map(votes).transpose()?,
             drift,
-            least_ttl_ms: (1..=most_ttl_ms).find(outlives_drift).unwrap_or(most_ttl_ms),
+            least_ttl_ms,
             most_ttl_ms,
             guard_ms,
             no_fences: self.why_no_fences(guard_ms),
@@ -512,6 +515,7 @@ mod tests {
             (config().node_timeout(Duration::ZERO), "node_timeout"),
             (config().connect_timeout(Duration::from_secs(601)), "connect_timeout"),
             (config().max_ttl(Duration::from_millis(3)), "max_ttl"),
+            (config().max_ttl(Duration::from_millis(5)).drift_factor(0.5), "max_ttl"),
             (config().max_clock_skew(Duration::ZERO), "max_clock_skew"),
             (config().fence_ttl(Duration::from_secs(31)), "fence_ttl"),
             (config().drift_factor(f64::NAN), "drift_factor"),

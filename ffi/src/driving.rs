@@ -6,6 +6,7 @@
 //! - A lease that was lost stays in its place until the caller ends it.
 //! - Each operation has one completion, also after a shutdown.
 
+use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::time::Duration;
 
@@ -55,12 +56,12 @@ pub(crate) struct Driving {
     pub(crate) driver: Driver,
     ops: Vec<Option<Op>>,
     /// The operations that a shutdown has ended: the driver tells of none of them.
-    closed: Vec<Op>,
+    closed: VecDeque<Op>,
 }
 
 impl Driving {
     pub(crate) fn new(driver: Driver) -> Self {
-        Self { leases: Handles::default(), driver, ops: Vec::new(), closed: Vec::new() }
+        Self { leases: Handles::default(), driver, ops: Vec::new(), closed: VecDeque::new() }
     }
 
     /// Ends all operations.
@@ -155,7 +156,7 @@ impl Driving {
     pub(crate) fn completion(&mut self) -> Option<(redbolt_completion, Result<(), Failure>)> {
         loop {
             let Some(done) = self.driver.completion() else {
-                let op = self.closed.pop()?;
+                let op = self.closed.pop_front()?;
                 return Some(told(op.event, op.user, op.lease, Err(Failure::Closed)));
             };
             if let Outcome::Lost(_) = done.result {

@@ -8,7 +8,7 @@
 use std::future::Future as _;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, RwLock, TryLockError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
@@ -34,6 +34,13 @@ struct Content {
     guard: Option<Guard>,
 }
 
+impl Content {
+    fn read<T>(&self, serial: u64, read: impl FnOnce(&Guard) -> T) -> Result<T, Failure> {
+        let guard = self.guard.as_ref().filter(|_| self.serial == serial);
+        guard.map(read).ok_or(Failure::NotALease)
+    }
+}
+
 impl Held {
     pub(crate) fn put(&self, serial: u64, guard: Guard) -> Result<(), Failure> {
         let mut content = self.content.write().map_err(|_| Failure::Panic)?;
@@ -47,9 +54,20 @@ impl Held {
         serial: u64,
         read: impl FnOnce(&Guard) -> T,
     ) -> Result<T, Failure> {
-        let content = self.content.read().map_err(|_| Failure::Panic)?;
-        let guard = content.guard.as_ref().filter(|_| content.serial == serial);
-        guard.map(read).ok_or(Failure::NotALease)
+        self.content.read().map_err(|_| Failure::Panic)?.read(serial, read)
+    }
+
+    /// As [`read`](Self::read), but returns `None` at once if another thread has the guard alone.
+    fn read_now<T>(
+        &self,
+        serial: u64,
+        read: impl FnOnce(&Guard) -> T,
+    ) -> Result<Option<T>, Failure> {
+        match self.content.try_read() {
+            Ok(content) => content.read(serial, read).map(Some),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Poisoned(_)) => Err(Failure::Panic),
+        }
     }
 
     /// Changes the guard, alone.
@@ -85,8 +103,7 @@ impl Held {
         let waker = Waker::from(Arc::new(Unpark(thread::current())));
         let ends = now() + limit;
         loop {
-            let is_lost = self.read(serial, |guard| self.watch(guard, &waker, ends))?;
-            if is_lost {
+            if self.read_now(serial, |guard| self.watch(guard, &waker, ends))? == Some(true) {
                 return Ok(());
             }
             let left = now().until(ends);
@@ -171,5 +188,30 @@ struct Unpark(Thread);
 impl Wake for Unpark {
     fn wake(self: Arc<Self>) {
         self.0.unpark();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn a_wait_for_the_loss_ends_at_its_limit_though_another_thread_has_the_guard() {
+        let held = &Held::default();
+        let ((begin, has_begun), (end, has_ended)) = (mpsc::channel(), mpsc::channel::<()>());
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                held.alone(0, |_| {
+                    begin.send(()).unwrap();
+                    has_ended.recv_timeout(Duration::from_secs(5)).err()
+                })
+            });
+            has_begun.recv().unwrap();
+            let result = held.wait_lost(0, Duration::from_millis(10));
+            drop(end);
+            assert!(matches!(result, Err(Failure::TimedOut)), "{result:?}");
+        });
     }
 }

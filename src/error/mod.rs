@@ -145,12 +145,12 @@ pub enum LockError {
         /// The reason, in words.
         why: &'static str,
     },
-    /// The key ends in `:fence`, `:elected`, `:slot`, or `:slot:` and a number. Such keys belong to
-    /// other locks: they are the counters of their fences, the names of their leaders, and their
-    /// [slots](crate::LockOptions::slots). A key that begins with `redbolt:since:` is the marker of a
-    /// node.
+    /// With its prefix, the key ends in `:fence`, `:elected`, `:slot`, or `:slot:` and a number. Such
+    /// keys belong to other locks: they are the counters of their fences, the names of their
+    /// leaders, and their [slots](crate::LockOptions::slots). A key that begins with
+    /// `redbolt:since:` is the marker of a node.
     #[error(
-        "a key that ends in :fence, :elected, :slot or :slot:N belongs to another lock, and a key redbolt:since:* to a node"
+        "a key that ends, with its prefix, in :fence, :elected, :slot or :slot:N belongs to another lock, and a key redbolt:since:* to a node"
     )]
     ReservedKey,
     /// The key is empty, or longer than 4,096 bytes with the configured prefix.

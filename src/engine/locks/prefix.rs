@@ -9,6 +9,9 @@ use crate::config::KEY_LEN_MAX;
 use crate::error::LockError;
 use crate::key::{self, Key};
 
+/// No reserved suffix is longer.
+const SUFFIX_LEN_MAX: usize = 16;
+
 /// See the [module](self).
 #[derive(Clone, Debug)]
 pub(crate) struct Prefix {
@@ -51,11 +54,23 @@ impl Prefix {
     pub(crate) fn check(&self, key: &[u8]) -> Result<(), LockError> {
         let marker = MARKER_PREFIX.as_bytes();
         let is_marker = self.bytes.iter().chain(key).take(marker.len()).eq(marker);
-        if is_marker || is_reserved(key) && !key::is_of_slots(key) {
+        let is_other = is_reserved(key) && !key::is_of_slots(key);
+        if is_marker || is_other || self.ends_reserved(key) {
             return Err(LockError::ReservedKey);
         }
         let len = if key.is_empty() { 0 } else { key.len() + self.bytes.len() };
         if (1..=KEY_LEN_MAX).contains(&len) { Ok(()) } else { Err(LockError::InvalidKey { len }) }
+    }
+
+    /// Whether prefix and key, joined, end with a reserved suffix that begins in the prefix.
+    fn ends_reserved(&self, key: &[u8]) -> bool {
+        if key.len() >= SUFFIX_LEN_MAX || is_reserved(key) {
+            return false;
+        }
+        let from = self.bytes.len().saturating_sub(SUFFIX_LEN_MAX);
+        let mut tail = Key::from_slice(self.bytes.get(from..).unwrap_or_default());
+        tail.extend_from_slice(key);
+        is_reserved(&tail)
     }
 
     /// Puts the prefix in front of a key.

@@ -347,6 +347,30 @@ fn the_counters_keys_are_no_locks() {
     assert!(matches!(error, LockError::ReservedKey), "{error}");
 }
 
+/// Without a prefix the keys are a counter of fences, a leader's claim, a gate, and slots of a lock.
+#[test]
+fn a_prefix_and_a_key_make_no_key_of_another_kind() {
+    for (prefix, key) in [
+        ("p:fen", "ce"),
+        ("p:", "fence"),
+        ("p:elec", "ted"),
+        ("p:sl", "ot"),
+        ("p:slot:", "7"),
+        ("p:slot", ":62"),
+    ] {
+        let mut rig = Rig::with(3, |config| config.key_prefix(prefix));
+        let joined = format!("{prefix}{key}");
+        assert!(crate::command::is_reserved(joined.as_bytes()), "{joined}");
+        let lock = rig.engine.try_lock(key.as_bytes(), &LockOptions::new(TTL), rig.now);
+        assert!(matches!(lock, Err(LockError::ReservedKey)), "{joined}: {lock:?}");
+    }
+    let mut rig = Rig::with(3, |config| config.key_prefix("p:slot:"));
+    for key in ["63", "7a", "x:slo", "a key that is longer than each of the suffixes: 7"] {
+        rig.engine.try_lock(key.as_bytes(), &LockOptions::new(TTL), rig.now).unwrap();
+    }
+    rig.engine.try_lock(b"7", &LockOptions::new(TTL).slots(3), rig.now).unwrap();
+}
+
 /// A client would take the TTL of the lock for the age of a node that has just been promoted.
 #[test]
 fn the_markers_of_nodes_are_no_locks() {
