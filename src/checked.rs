@@ -10,7 +10,7 @@ pub(crate) struct Checked {
     pub(crate) list: (NodeMask, u32),
     pub(crate) next: Option<(NodeMask, u32)>,
     pub(crate) drift: Drift,
-    /// The shortest TTL that is longer than its own drift, and the longest, in milliseconds.
+    /// The shortest TTL that is longer than its own drift, and the longest TTL, in milliseconds.
     pub(crate) least_ttl_ms: u32,
     pub(crate) most_ttl_ms: u32,
     /// How long a restarted node does not vote, in milliseconds.

@@ -44,9 +44,9 @@ pub enum IdleStrategy {
 pub struct Config {
     /// The nodes of both lists.
     pub(crate) nodes: Vec<Address>,
-    /// Those of the list that the configuration began with.
+    /// The nodes of the present list.
     pub(crate) list: NodeMask,
-    /// Those of the list that is to replace it.
+    /// The nodes of the list that is to replace the present one.
     pub(crate) next_list: Option<NodeMask>,
     pub(crate) quorum: Quorum,
     pub(crate) node_timeout: Duration,

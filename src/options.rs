@@ -39,12 +39,14 @@ pub struct LockOptions {
     pub(crate) is_announced: bool,
     /// For how long the lease may linger, in milliseconds; zero if it may not.
     pub(crate) linger_ms: u32,
-    /// The first attempt of a call that waits tells the holder of the call: set where locks linger.
+    /// With its first attempt, a call that may wait also announces itself to the holder. Set where locks
+    /// linger.
     pub(crate) is_introduced: bool,
     /// The fence of a lock that is adopted.
     pub(crate) fence: Option<u64>,
     pub(crate) share: Share,
-    /// The call is for more or less than a whole lock, or may linger: one test instead of two.
+    /// The call takes a slot, all slots or one of several keys, or its lock may linger. One test covers
+    /// all.
     pub(crate) is_special: bool,
 }
 
@@ -143,16 +145,16 @@ impl LockOptions {
     /// number of callers hold the lock. To lower it, wait until the slots above it are free.
     ///
     /// The call asks each node for the first free one of up to eight slots. It begins with a slot that
-    /// this client left while at most one call waited for it, or else with one drawn at random. If all
-    /// are taken, it asks for all others. So it costs one round trip while half of the slots are free,
-    /// and two or three where nodes name different slots. A node that answers after the quorum gets a
+    /// this client left with at most one waiter. Without such a slot, it draws one at random. If all are
+    /// taken, it asks for all others. So it costs one round trip while half of the slots are free, and
+    /// two or three where nodes name different slots. A node that answers after the quorum gets a
     /// delete for each slot that the call did not win. For a lock with a [fence](Self::fenced), and
     /// where too few nodes run scripts (EVAL), the call asks for one slot by a SET. Then it asks for
     /// all others.
     ///
-    /// A call that waits announces itself to the holder of one slot: of the slot with which it began, if
-    /// this client left it, or else of one drawn at random. It also asks for up to eight others each 100
-    /// to 200 ms, or 16 to 32 round trips where these take longer.
+    /// A call that waits announces itself to the holder of one slot. That is the slot that this client
+    /// left, else one that only some nodes granted, else one drawn at random. It also asks for up to
+    /// eight others each 100 to 200 ms, or 16 to 32 round trips where these take longer.
     ///
     /// A call for a slot that is to [linger](Self::linger) fails.
     #[must_use]
@@ -176,9 +178,10 @@ impl LockOptions {
     /// It also takes the gate, the key `key:slot`, which no reader touches. A writer that has the gate
     /// keeps each slot that it wins, and waits for all others at once. A reader that releases its slot
     /// hands it to the writer, before any reader that comes later. A slot that only some nodes granted
-    /// is given back, and won later. In one write each node gets one SET for the gate and one per slot, and later
-    /// as many deletes. One node per slot also gets a script, which tells its holder of the writer.
-    /// A `try_lock` sends one `MSETEX` instead, if all nodes have that command.
+    /// is given back, and won later. In one write each node gets one SET for the gate and one per slot,
+    /// and later as many deletes. For each slot, one node also gets a script, which announces the
+    /// writer to the slot's holder. A `try_lock` sends one `MSETEX` instead, if all nodes have that
+    /// command.
     /// [`Lease::keys`](crate::Lease::keys) has the gate and all slots.
     #[must_use]
     pub fn write(self, readers: usize) -> Self {

@@ -244,7 +244,7 @@ pub(crate) struct Electorate {
     first: List,
     /// Empty if there is one list.
     next: List,
-    /// Each vote is of a node of the one list, so their number decides.
+    /// There is one list and only its nodes vote, so the number of votes decides.
     takes_any: bool,
 }
 
@@ -280,7 +280,8 @@ impl Electorate {
         Self { takes_any: false, ..self }
     }
 
-    /// The same lists. Of one list the number of votes decides: no vote of another node may be left.
+    /// The same lists. With one list, only the number of votes decides. The caller has removed votes of
+    /// other nodes.
     pub(crate) fn alone(self) -> Self {
         Self { takes_any: !self.is_joint(), ..self }
     }
@@ -301,7 +302,7 @@ impl Electorate {
         is_of_other(self.first) || self.is_joint() && is_of_other(self.next)
     }
 
-    /// The larger of the quorums: no fewer votes can suffice, and lists without a common node need more.
+    /// The larger quorum. Fewer votes never suffice; lists without a common node need more.
     pub(crate) const fn least(&self) -> u32 {
         let (first, next) = (self.first.quorum, self.next.quorum);
         if first > next { first } else { next }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 /// How a call tries again for a lock that it did not win.
 ///
-/// A client tells a call that waits when the lock is free: see
-/// [`Config::direct_wake`](crate::Config::direct_wake). If no client can tell it, the call tries
+/// When the lock becomes free, its last holder's client wakes a waiting call: see
+/// [`Config::direct_wake`](crate::Config::direct_wake). If no client can wake the call, it tries
 /// again after `delay` and a random part of `jitter`, at least 1 ms. Each attempt uses a new token
 /// and follows the release of the attempt before.
 #[derive(Clone, Copy, Debug)]

@@ -54,11 +54,13 @@ impl Step {
         let level = if present > 0 && next > 0 { Level::Unsafe } else { Level::Note };
         let advice = match (present, both, next) {
             (1.., _, 1..) => {
-                "clients of one list alone and clients of the other alone can hold the same lock: give \
-                              all both lists"
+                "a client with only the present list and one with only the next list can hold the same \
+                 lock: give every client both lists"
                     .to_owned()
             }
-            (1.., _, 0) => "give those with the present list alone both lists".to_owned(),
+            (1.., _, 0) => {
+                "give both lists to the clients that have only the present one".to_owned()
+            }
             (0, ..) if others > 0 || silent > 0 => format!(
                 "{others} have other lists or do not tell theirs, and {silent} nodes do not list their \
                  clients: so it is not known whether a client has the present list alone"
@@ -86,8 +88,8 @@ mod tests {
     #[test]
     fn clients_of_one_list_alone_beside_those_of_the_other_are_unsafe() {
         for (counts, level, said) in [
-            ([3, 0, 0, 0, 0], Level::Note, "give those with the present list alone both lists"),
-            ([1, 2, 0, 0, 1], Level::Note, "give those with the present list alone both lists"),
+            ([3, 0, 0, 0, 0], Level::Note, "give both lists to the clients that have only"),
+            ([1, 2, 0, 0, 1], Level::Note, "give both lists to the clients that have only"),
             (
                 [0, 3, 0, 0, 0],
                 Level::Note,

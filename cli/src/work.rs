@@ -66,7 +66,7 @@ const PASSED_ON: [Signal; 6] = [
 /// The most letters of a client's name.
 const NAME_MAX: usize = 64;
 
-/// The least time left of a lock for the command to go on.
+/// The time left of a lock at which `redbolt` ends the command.
 pub(crate) fn grace(ttl: Duration, chosen: Option<Duration>) -> Result<Duration, Failure> {
     let grace = chosen.unwrap_or_else(|| (ttl / 10).min(GRACE_MAX));
     // If the TTL itself is too short, the lock refuses it.
@@ -206,7 +206,7 @@ struct Watch<'session> {
     hold: Hold,
     /// The last signal passed on that ends processes.
     signal: Option<Signal>,
-    /// When to report that the command still runs in spite of it.
+    /// When to report that the command still runs after that signal.
     say_at: Option<Instant>,
 }
 

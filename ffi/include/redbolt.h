@@ -363,8 +363,9 @@ redbolt_code redbolt_lock(redbolt_client *client,
                           redbolt_lease *lease,
                           redbolt_error *error);
 
-// As `redbolt_lock`, but tries once: one round trip, at most the timeout of a node. Before a quorum
-// is connected, it takes at most the timeout of a connection. A fence may take one of a node more.
+// As `redbolt_lock`, but tries once. Each round trip takes at most the timeout of a node. A fence,
+// slots or several keys may need more than one. Before a quorum is connected, the call takes at most
+// the timeout of a connection.
 redbolt_code redbolt_try_lock(redbolt_client *client,
                               const char *key,
                               size_t key_len,

@@ -5,7 +5,7 @@ use std::slice;
 
 use crate::failure::Failure;
 
-/// The most bytes of a key or a text: more is taken for a length that is not one.
+/// The most bytes of a key or a text. The library takes a greater length for a mistake.
 const BYTES_MAX: usize = 65_536;
 
 /// The most entries of a list.

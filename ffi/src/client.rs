@@ -151,8 +151,9 @@ pub unsafe extern "C" fn redbolt_lock(
     unsafe { take_lock(client, options, lease, error, call) }
 }
 
-/// As `redbolt_lock`, but tries once: one round trip, at most the timeout of a node. Before a quorum
-/// is connected, it takes at most the timeout of a connection. A fence may take one of a node more.
+/// As `redbolt_lock`, but tries once. Each round trip takes at most the timeout of a node. A fence,
+/// slots or several keys may need more than one. Before a quorum is connected, the call takes at most
+/// the timeout of a connection.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_try_lock(
     client: *mut redbolt_client,

@@ -63,8 +63,8 @@ const _: () = {
 };
 
 impl redbolt_error {
-    /// Writes how a call ended. Of the message of a success only the end, because all of it would cost
-    /// more than the border's other work.
+    /// Writes how a call ended. After a success it writes only the first bytes, with an empty message.
+    /// Writing all would cost more than the border's other work.
     ///
     /// # Safety
     ///

@@ -164,8 +164,9 @@ impl Client {
         self.take(py, &key, asked.options(self.settings.retry)?, true)
     }
 
-    /// As `lock`, but tries once: one round trip, at most `node_timeout`; before a quorum is connected, at
-    /// most `connect_timeout`. Raises `Taken` if another holds the lock.
+    /// As `lock`, but tries once. Each round trip takes at most `node_timeout`. A fence, slots or several
+    /// keys may need more than one. Before a quorum is connected, the call takes at most
+    /// `connect_timeout`. Raises `Taken` if another holds the lock.
     #[pyo3(signature = (key, ttl, *, keep_alive=false, fenced=false, slots=None, read=None, write=None, min_validity=0.0, linger=0.0))]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments")]
     fn try_lock(

@@ -1,8 +1,8 @@
 //! The commands that a server offers to delete or extend a key only if it holds the token, best
 //! first.
 //!
-//! The first guess goes by name and version. The server's answers decide: after a step that the
-//! server does not know or permit comes the next.
+//! The first guess goes by name and version. The server's answers decide. If the server does not know
+//! or permit a form, the client uses the next one.
 
 use std::fmt;
 

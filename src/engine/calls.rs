@@ -44,9 +44,9 @@ impl Engine {
         Ok(self.begin_attempt((index, slot), options.is_introduced, now))
     }
 
-    /// As [`acquire_key`](Self::acquire_key), for a slot of a lock. A client to which this one handed
-    /// the slot over is likely to hold another by now. So the call makes an attempt at once, which
-    /// overtakes nobody, and introduces itself beside it.
+    /// As [`acquire_key`](Self::acquire_key), for a slot of a lock. A client that took this slot over
+    /// is likely to hold another slot by now. So the call makes an attempt at once and introduces itself
+    /// beside it. The attempt overtakes no waiter.
     pub(super) fn acquire_introduced(
         &mut self,
         key: &[u8],
@@ -174,8 +174,8 @@ impl Engine {
                 if self.locks.slots.at(slot).state().is_attempt() {
                     self.locks.observe(Happening::AttemptCancelled);
                 }
-                // This comes before the release, which may give the turn to another call of this
-                // client but not to this one.
+                // The call ends before the release: else the release could give the turn to this very
+                // call.
                 self.fail(index, Verdict::Cancelled);
                 self.release_slot(slot, None, now);
             }
@@ -364,8 +364,8 @@ impl Engine {
         }
     }
 
-    /// A node for which operations wait may vote now, or never will. An operation goes on waiting
-    /// for other nodes, if its slot still needs that.
+    /// Operations need not wait for this node any longer: it may vote now, or is not on its way.
+    /// Undecided operations go on waiting for other nodes.
     pub(super) fn settle_awaiting(&mut self, id: NodeId, now: Now) {
         for index in std::mem::take(&mut self.locks.awaiting) {
             let op = self.locks.ops.at(index);

@@ -21,8 +21,8 @@ pub struct Engine {
     /// The configuration, with the lists of nodes that were set last.
     pub(super) config: Box<Config>,
     pub(super) exchange: Exchange,
-    /// The loop that carries out the machine's actions is running. It also carries out the actions
-    /// that follow from them, after them.
+    /// `act` is running. It also carries out the actions that its own actions cause, after the present
+    /// ones.
     pub(super) is_acting: bool,
     /// A frame or message from a node, while the engine works on it.
     pub(super) frame: Vec<u8>,
@@ -33,13 +33,13 @@ pub struct Engine {
 pub(super) struct Exchange {
     /// The lists to come, and how many transfers there may be in a row then.
     pub(super) wanted: Option<(Electorate, u8)>,
-    /// When the last change is settled, unless it is. The next one comes behind that.
+    /// When the last change will be settled; `None` once it is. The next change comes after that.
     pub(super) settled_at: Option<Instant>,
     /// The names or the lists of nodes have changed since they were last taken.
     pub(super) is_changed: bool,
 }
 
-/// Only small engines are checked: a check takes as long as there are tokens.
+/// Only small engines are checked: the time of a check grows with the number of tokens.
 const SMALL: usize = 64;
 
 impl Engine {
@@ -96,7 +96,7 @@ impl Engine {
         match slot.state() {
             TokenState::Free => op.is_none() && slot.refs == 0,
             TokenState::Asking => {
-                // The last vote decides a round; a fence may need another one.
+                // The last vote decides a round. A fenced attempt may need a second round.
                 let waits =
                     op.is_some_and(|op| !op.round.open().union(op.round.awaited).is_empty());
                 is_call && outcome == Some(Verdict::Open) && (waits || slot.has(Mark::FENCED))

@@ -63,8 +63,8 @@ impl Engine {
         }
     }
 
-    /// How the call fails if this attempt was its last. The end of a call may cut an attempt before the
-    /// nodes could answer. Then the denials of the attempts before count, or their lateness.
+    /// Returns how the call fails if this attempt was its last. The call's end may cut the attempt before
+    /// nodes answer. Then the outcome of the attempts before it counts.
     #[cold]
     fn weigh_denials(&mut self, index: OpIndex, outcome: Verdict, now: Now) -> Verdict {
         let op = self.locks.ops.at(index);
@@ -180,9 +180,9 @@ impl Engine {
         false
     }
 
-    /// A call's first attempt is under way, and the call asks a node to tell the holder of it. A lock
-    /// that may linger here may linger at another client, which does not hear of a denied attempt. A
-    /// writer is likely to be denied some slots.
+    /// A call's first attempt is under way, and the call asks a node to announce it to the holder. A
+    /// client whose lock lingers does not hear of denied attempts. A writer does the same, because some
+    /// slots are likely to be denied.
     #[cold]
     pub(super) fn introduce(&mut self, index: OpIndex, now: Now) {
         let call = self.call(index);

@@ -1,5 +1,4 @@
-//! The entry points of the engine, for a loop to call. Each change of the locks leads here to its
-//! effect on waiting calls.
+//! The entry points of the engine, for a loop to call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -127,7 +126,7 @@ impl Engine {
         } else {
             self.begin_call(key, options, now)
         };
-        // Without the counts, not even the test for an error is left.
+        // Without the feature `metrics` the engine does not even test for an error here.
         #[cfg(feature = "metrics")]
         let op = op.inspect_err(|error| self.locks.observe(Happening::CallRefused { error }));
         op
@@ -253,8 +252,8 @@ impl Engine {
         self.check_if_small();
     }
 
-    /// Forgets a lease whose last holder may still hold it: of its keys none is deleted, but the
-    /// claims of this client are.
+    /// Forgets a lease that its last holder may still hold. It deletes no key of the lease, only this
+    /// client's claims.
     pub(crate) fn leave(&mut self, lease: LeaseId, now: Instant) {
         for key in self.forget_lease(lease) {
             self.withdraw_claim(key, now);

@@ -27,8 +27,8 @@ use crate::time::Instant;
 impl Engine {
     /// Changes the lists of nodes to those of `lists`. Its other settings change nothing, and
     /// neither do its logins for nodes that the engine knows. New nodes stand behind the others in
-    /// [`nodes`](Self::nodes). The engine asks for connections to them. It needs the new lists once
-    /// a quorum of each votes; until then the present lists decide. After a change it makes the
+    /// [`nodes`](Self::nodes). The engine asks for connections to them. The new lists decide once
+    /// a quorum of each may vote; until then the present lists decide. After a change it makes the
     /// next one no sooner than `max_ttl`, the drift and twice `max_clock_skew` later. A later call
     /// replaces lists that are still to come.
     ///
@@ -95,7 +95,7 @@ impl Engine {
         }
         self.exchange.wanted = None;
         self.exchange.is_changed = true;
-        // The loop may have read its clock well before the bytes by which an attempt began.
+        // An attempt may have begun as late as the last call, so the pause counts from that call.
         let settled_at = self.locks.last_call + self.locks.settings.exchange_pause;
         self.exchange.settled_at = Some(settled_at);
         self.locks.timers.set(Timer::Lists, settled_at);
@@ -112,7 +112,7 @@ impl Engine {
     /// No lease of the lists before the present ones is left.
     #[cold]
     pub(super) fn lists_settled(&mut self, now: Now) {
-        // From then on the quick paths count answers, whatever the lists of a round.
+        // After this change the quick paths only count votes. So no round of the former lists may be open.
         if self.locks.is_decided_by_former() {
             let at = now.real + self.locks.settings.node_timeout;
             return self.locks.timers.set(Timer::Lists, at);

@@ -174,12 +174,12 @@ pub enum LockError {
     Closed,
 }
 
-/// Why several keys cannot be locked together.
+/// Why a call for several keys can have no slots.
 pub(crate) const ONLY_ONE_HAS_SLOTS: &str = "only a single key has slots";
 
 /// Why no lock can linger where nobody is woken.
 pub(crate) const UNHEARD: &str =
-    "direct_wake is off, so the client would not hear which others wait";
+    "direct_wake is off, so the client would not hear whether others wait";
 pub(crate) const NO_CLIENT: &str = "only a Client keeps a lock for its next caller, not a Driver";
 pub(crate) const NOT_PASSED_ON: &str =
     "its fence, or the name of its leader, belongs to one holder";
@@ -209,7 +209,9 @@ pub enum ExtendError {
     LimitReached,
     /// Another extension of this lease is under way. An adoption: this client has the lock already, or
     /// a node may still run its delete of it.
-    #[error("this client is extending or releasing the lock, or adopts a lock that it has")]
+    #[error(
+        "this client is extending or releasing the lock, or already has the lock that it is to adopt"
+    )]
     Busy,
     /// The lease was released or given away, or another client made it.
     #[error("not a lease of this client")]

@@ -9,7 +9,7 @@
 //!
 //! # Invariants
 //!
-//! - The decoder reads every reply that it accepts in the same way
+//! - The decoder reads every reply that [`quick()`] accepts in the same way
 //!   (`quick_agrees_with_the_decoder`).
 //!
 //! [`Decoder`]: super::Decoder

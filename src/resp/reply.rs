@@ -158,7 +158,7 @@ impl<'b> Head<'b> {
         let (&first, bytes) = bytes.split_first()?;
         let end = bytes.iter().position(|&byte| byte == b'\r')?;
         let (line, rest) = bytes.split_at_checked(end)?;
-        // In a valid frame, only `$` and `*` have this line and a unit.
+        // In a valid frame, `-1` is the length only of a null: `$-1` or `*-1`.
         let kind = FrameKind::of(first)?;
         let is_null = kind.unit() != Unit::Nothing && line == b"-1";
         let kind = if is_null { FrameKind::Null } else { kind };

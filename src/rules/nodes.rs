@@ -164,7 +164,7 @@ rules! { NODES:
     /// A running client goes over to the first of two lists alone.
     SecondListForgottenInChange => NoQuorum { first }
 
-    /// A lease that began before its client's lists changed lasts as long as the lists of then allow.
+    /// A lease that began before its client's lists changed is decided by the lists under which it began.
     fn decided_as_begun(is_former: bool) -> bool { is_former }
     /// The new lists decide on leases that began before.
     LeaseOfOldListsLost => ByTest { false }

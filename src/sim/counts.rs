@@ -320,7 +320,7 @@ counted! {
         Gated,
         /// A waiter told the holder that it no longer waits.
         GaveUp,
-        /// A node told the holder of a call whose first attempt was under way.
+        /// A node announced a call to the holder while the call's first attempt was under way.
         Introduced,
         /// A lock was handed over to a waiter.
         HandedOver,
@@ -330,7 +330,7 @@ counted! {
         TransferUnwanted,
         /// A node that had forgotten a lease got its token again.
         Healed,
-        /// A lock was handed over in part, and no more of it came.
+        /// A lock was handed over in part, and the other nodes never told of it.
         TransferPartly,
         /// Too few nodes told the waiter of a lock that was handed over.
         TransferFailed,

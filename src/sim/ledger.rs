@@ -89,7 +89,7 @@ impl SimClient {
 }
 
 impl World {
-    /// An unlock has ended as one that a quorum has done.
+    /// A caller was told that a quorum had done its unlock.
     pub(super) fn look_at_release(&mut self, client: usize, task: usize) {
         let place = &mut self.clients[client].tasks[task];
         // The lists by which the lease was won decide on its release.

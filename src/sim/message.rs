@@ -96,8 +96,8 @@ impl World {
         self.carry(node);
     }
 
-    /// A forged message of a node that it has written a token to a key. A quorum of such messages
-    /// would be votes. So the message names no node, or a lease that was given away.
+    /// A forged message says that a node has written a token to a key. A quorum of true ones would win
+    /// the lock. So the message names no node, or a lease that was given away.
     fn forged_transfer(&mut self, client: usize, node: usize) -> Option<Vec<u8>> {
         let is_transfer = self.random.chance(300);
         let key = self.random.index(self.plan.keys);

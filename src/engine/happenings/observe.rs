@@ -1,7 +1,8 @@
 //! The observers of a happening: it becomes a line of the log, a count, a sight of the simulation.
 //!
-//! Code that decides names a [`Happening`], and [`Locks::observe`] alone passes it on. The machine
-//! of `wait` has no locks, so it tells the simulation itself of the events that only it knows.
+//! The code that decides builds a [`Happening`]. Only [`Locks::observe`] tells the observers of it.
+//! The machine of `wait` has no locks, so it tells the simulation itself of the events that only it
+//! knows.
 //!
 //! # Invariants
 //!

@@ -2,8 +2,7 @@
 //!
 //! # Invariants
 //!
-//! - Masks are written only here: when a node is asked, when its timers run, and when it is
-//!   [refreshed](Nodes::refresh) after anything else happened to it.
+//! - Only the files of this folder write masks.
 //! - Between two calls of the engine each mask agrees with the nodes themselves.
 
 mod writing;
@@ -57,7 +56,7 @@ pub(super) struct Nodes {
     rules: AdmissionRules,
     /// The nodes of the client's lists. Others do not vote: they will join a list, or have left it.
     listed: NodeMask,
-    /// Answers count only by the lists of their nodes.
+    /// The number of votes alone does not decide, so the client reads no answer by the quick path.
     is_careful: bool,
     /// The state of each node that people last saw, and since when the node is in it.
     shown: Vec<(NodeState, Instant)>,
@@ -191,7 +190,7 @@ impl Nodes {
         trips.get(nth).copied().unwrap_or_default()
     }
 
-    /// The nodes of `absent` that are on their way, if a quorum needs them beside `present`.
+    /// The nodes of `absent` that are on their way, if they complete a quorum that `present` lacks.
     pub(super) fn awaitable(
         &self,
         present: NodeMask,
@@ -305,18 +304,18 @@ impl Nodes {
         is_over
     }
 
-    /// The other nodes at whose addresses the client has met the process of this one.
+    /// The other nodes whose addresses have led the client to this node's process.
     pub(super) fn elsewhere(&self, id: NodeId) -> NodeMask {
         let Some(identity) = self.at(id).facts().identity() else { return NodeMask::EMPTY };
         let others = self.every().without(NodeMask::of(id)).into_iter();
         others.filter(|&other| self.at(other).has_met(&identity)).collect()
     }
 
-    /// Whether the server of the node gets extensions at the address of another node.
+    /// Whether the client extends at another address of this node's server.
     pub(super) fn is_second_address(&self, id: NodeId) -> bool {
         let refused_for = |id| self.at(id).state().refused_for();
         let is_first = |other: NodeId| {
-            // The second address gets none itself.
+            // A node that is refused as a duplicate gets no extensions.
             let is_able = self.at(other).is_connected() && refused_for(other) != Cause::Duplicate;
             is_able && (refused_for(other) == Cause::None || other < id)
         };
@@ -389,8 +388,7 @@ impl Nodes {
     }
 
     /// After a change of a node: notes what the node can do and needs now. Returns whether
-    /// operations need not wait for its vote any longer: it may vote from now on, or is not on its
-    /// way.
+    /// operations may stop waiting for its vote: it may vote from now on, or is not on its way.
     pub(super) fn refresh(&mut self, id: NodeId) -> bool {
         let node = self.at(id);
         let can_vote = self.listed.contains(id) && node.can_vote();
@@ -405,7 +403,7 @@ impl Nodes {
         if has_output {
             self.with_output.insert(id);
         }
-        // A quick read counts votes, whatever the lists of their nodes.
+        // The quick path counts votes and ignores the lists.
         self.restless.set(id, is_restless || self.is_careful);
         self.gather_cohort();
         let could_vote = self.voters.contains(id);
