@@ -58,7 +58,7 @@ pub(crate) fn classify(reply: &Reply<'_>) -> Answer {
         Reply::Null => Answer::Null,
         Reply::Integer(0) => Answer::Zero,
         Reply::Integer(1) => Answer::One,
-        Reply::Error(text) => classify_error(text),
+        Reply::Error(text) => classify_error(text, reply.error_prefix().unwrap_or_default()),
         _ => Answer::Odd,
     }
 }
@@ -82,8 +82,7 @@ fn decimal(digits: &[u8]) -> Option<u64> {
 }
 
 /// Scripts append their own text to an error, so only the first words count.
-fn classify_error(text: &[u8]) -> Answer {
-    let word = text.split(|&byte| byte == b' ').next().unwrap_or_default();
+fn classify_error(text: &[u8], word: &[u8]) -> Answer {
     let cause = match word {
         b"OOM" => Cause::OutOfMemory,
         b"READONLY" => Cause::Replica,

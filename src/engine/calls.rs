@@ -118,15 +118,14 @@ impl Engine {
         now: Instant,
     ) -> Option<Vec<Result<OpId, LockError>>> {
         let nodes = self.locks.able_to_batch(kind).filter(|_| !options.is_fenced)?;
-        let (mut attempts, both) = (Vec::with_capacity(keys.len()), self.locks.called_at(now));
+        let (mut attempts, now) = (Vec::with_capacity(keys.len()), self.locks.called_at(now));
         let mut begin = |key: &[u8]| {
-            let (index, slot) = self.open_attempt(key, options, now)?;
-            self.locks.prepare_attempt(index, slot, both);
+            let (index, slot) = self.open_attempt(key, options, now.real)?;
+            self.locks.prepare_attempt(index, slot, now);
             attempts.push((index, slot));
             Ok(self.locks.ops.id(index))
         };
         let begun = keys.iter().map(|key| begin(key)).collect();
-        let now = both;
         for failed in self.locks.ask_in_batch(kind, &attempts, nodes, now) {
             self.follow(Some(failed), now);
         }
@@ -167,8 +166,9 @@ impl Engine {
         let Some(index) = self.locks.ops.find(op) else { return };
         let now = self.locks.called_at(now);
         let op = self.locks.ops.at(index);
-        match (op.kind, op.outcome) {
-            (OpKind::Acquire, Verdict::Open) => {
+        let is_open = op.outcome == Verdict::Open;
+        match op.kind {
+            OpKind::Acquire if is_open => {
                 let slot = op.slot();
                 // A call that waits has no attempt under way.
                 if self.locks.slots.at(slot).state().is_attempt() {
@@ -180,17 +180,24 @@ impl Engine {
                 self.release_slot(slot, None, now);
             }
             // The call has won, but its caller does not have the lock: it must not stay held.
-            (OpKind::Acquire, Verdict::Won) => {
+            OpKind::Acquire if op.outcome == Verdict::Won => {
                 let slot = op.slot();
                 self.locks.observe(Happening::AttemptCancelled);
                 self.locks.ops.at_mut(index).outcome = Verdict::Cancelled;
                 self.waiting.over(index);
                 self.release_slot(slot, None, now);
             }
-            (OpKind::Extend | OpKind::Adopt, Verdict::Open) => {
+            OpKind::Extend | OpKind::Adopt if is_open => {
                 self.locks.finish(index, Verdict::Cancelled);
             }
-            _ => {}
+            OpKind::Acquire
+            | OpKind::Extend
+            | OpKind::Adopt
+            | OpKind::Keep
+            | OpKind::Release
+            | OpKind::Query
+            | OpKind::Set
+            | OpKind::Free => {}
         }
     }
 
@@ -369,18 +376,18 @@ impl Engine {
     pub(super) fn settle_awaiting(&mut self, id: NodeId, now: Now) {
         for index in std::mem::take(&mut self.locks.awaiting) {
             let op = self.locks.ops.at(index);
-            if op.outcome != Verdict::Open || matches!(op.kind, OpKind::Query | OpKind::Set) {
+            // By now another operation may have the place, and the attempt may be decided.
+            let waits_in = match op.kind {
+                OpKind::Acquire => TokenState::Asking,
+                OpKind::Extend | OpKind::Adopt | OpKind::Keep => TokenState::Held,
+                OpKind::Release | OpKind::Query | OpKind::Set | OpKind::Free => continue,
+            };
+            if op.outcome != Verdict::Open {
                 continue;
             }
             let (slot_index, kind) = (op.slot(), op.kind);
             let slot = self.locks.slots.at(slot_index);
-            // By now another operation may have the place, and the attempt may be decided.
-            let is_waiting = match kind {
-                OpKind::Acquire => slot.state() == TokenState::Asking,
-                OpKind::Extend | OpKind::Adopt | OpKind::Keep => slot.state() == TokenState::Held,
-                OpKind::Release | OpKind::Query | OpKind::Set | OpKind::Free => false,
-            };
-            if !rules::may_still_wait(is_waiting) {
+            if !rules::may_still_wait(slot.state() == waits_in) {
                 continue;
             }
             if op.round.awaited.contains(id) && slot.op == Some(index) {

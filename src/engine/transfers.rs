@@ -216,12 +216,12 @@ impl Engine {
             && ClientId::of(&token) != self.locks.client_id
             && is_removal
         {
-            self.tell_drawer(token, op.slot(), now);
+            self.tell_drawing_client(token, op.slot(), now);
         }
     }
 
     #[cold]
-    fn tell_drawer(&mut self, token: RawToken, slot_index: SlotIndex, now: Instant) {
+    fn tell_drawing_client(&mut self, token: RawToken, slot_index: SlotIndex, now: Instant) {
         let (slot, drawn_by) = (self.locks.slots.at(slot_index), ClientId::of(&token));
         let reach = self.reach();
         let node = reach.first_of(reach.asked, slot.key.as_slice());

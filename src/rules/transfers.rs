@@ -144,7 +144,7 @@ rules! { TRANSFERS:
     OfferForgotten => Orphan { now }
 
     /// Where a connection ended, the client owes a delete for an ended offer, too.
-    fn is_left_when_over(is_over: bool) -> bool { false }
+    fn is_over_offer_left(is_over: bool) -> bool { false }
     /// A key that was handed over unheard to an ended offer is left.
     OverOfferNotOwed => Orphan { is_over }
 

@@ -386,7 +386,7 @@ impl Locks {
             let slot = self.slots.at_mut(slot_index);
             // A delete may be on its way there already.
             if !rules::is_unheard_owed(!slot.holds.contains(id))
-                || rules::is_left_when_over(slot.state() != TokenState::Offered)
+                || rules::is_over_offer_left(slot.state() != TokenState::Offered)
             {
                 continue;
             }

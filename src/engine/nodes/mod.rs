@@ -48,6 +48,15 @@ pub(super) enum Everyday {
     NotThere(SlotIndex),
 }
 
+/// An answer that does what the client asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Agreement {
+    /// The node has done the SET.
+    Granted(SlotIndex),
+    /// The node has deleted the key.
+    Deleted(SlotIndex),
+}
+
 /// See the [module](self).
 #[derive(Clone)]
 pub(super) struct Nodes {
@@ -231,7 +240,7 @@ impl Nodes {
         id: NodeId,
         bytes: &[u8],
         now: Instant,
-    ) -> Option<Everyday> {
+    ) -> Option<Agreement> {
         if rules::is_read_with_care(self.restless.contains(id)) {
             return None;
         }
@@ -241,13 +250,13 @@ impl Nodes {
             && bytes == b"+OK\r\n"
         {
             node.answer_read(now);
-            return Some(Everyday::Granted(slot));
+            return Some(Agreement::Granted(slot));
         }
         if let Request::Release { slot, .. } = request
             && bytes == b":1\r\n"
         {
             node.answer_read(now);
-            return Some(Everyday::Deleted(slot));
+            return Some(Agreement::Deleted(slot));
         }
         None
     }
@@ -447,7 +456,7 @@ impl Nodes {
 
     /// The next node with a wish for its socket.
     pub(super) fn poll_wish(&mut self) -> Option<(NodeId, Connection)> {
-        while let Some(id) = self.with_wish.into_iter().next() {
+        while let Some(id) = self.with_wish.first_node() {
             self.with_wish.remove(id);
             if let Some(wish) = self.at_mut(id).wish.take() {
                 return Some((id, wish));
@@ -458,7 +467,7 @@ impl Nodes {
 
     /// The next node with news for people.
     pub(super) fn poll_news(&mut self) -> Option<(NodeId, Cause)> {
-        while let Some(id) = self.with_news.into_iter().next() {
+        while let Some(id) = self.with_news.first_node() {
             self.with_news.remove(id);
             if let Some(cause) = self.at_mut(id).trouble.take() {
                 return Some((id, cause));
