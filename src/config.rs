@@ -433,9 +433,10 @@ impl Config {
         };
         let most_ttl_ms = u32::try_from(self.max_ttl.as_millis()).unwrap_or(u32::MAX);
         let outlives_drift = |&ttl: &u32| u64::from(ttl) > drift.of_ms(ttl.into());
-        let least_ttl_ms = (1..=most_ttl_ms)
-            .find(outlives_drift)
-            .ok_or(ConfigError::Setting { setting: "max_ttl", must: "longer than its drift" })?;
+        let least_ttl_ms = (1..=most_ttl_ms).find(outlives_drift).unwrap_or_default();
+        if least_ttl_ms == 0 {
+            return Err(ConfigError::Setting { setting: "max_ttl", must: "longer than its drift" });
+        }
         let guard_ms = u64::from(most_ttl_ms) + drift.of_ms(most_ttl_ms.into());
         Ok(Checked {
             list: votes(self.list)?,

@@ -226,8 +226,9 @@ impl Client {
     /// Costs one round trip to the slowest node of the fastest quorum. The call ends at the quorum,
     /// or as soon as no quorum is possible, and in any case after `node_timeout`. If a quorum needs
     /// nodes that still connect, the limit is `connect_timeout`. A fence may take a `node_timeout`
-    /// more. Costs no round trip if another guard of this client certainly holds the lock, or if
-    /// the lock [lingers](LockOptions::linger) at this client.
+    /// more, and so may each further round trip of a call for [slots](LockOptions::slots). Costs no
+    /// round trip if another guard of this client certainly holds the lock, or if the lock
+    /// [lingers](LockOptions::linger) at this client.
     ///
     /// # Errors
     ///

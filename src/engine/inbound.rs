@@ -3,7 +3,7 @@
 use super::core::Engine;
 use super::happenings::Happening;
 use super::locks::slot::TokenState;
-use super::nodes::{Agreement, Everyday};
+use super::nodes::{Everyday, Positive};
 use crate::command::Answer;
 use crate::error::Cause;
 use crate::node::{Node, Now, Pending, Process, Request, Step};
@@ -16,9 +16,9 @@ impl Engine {
     /// A node sent these bytes.
     pub(super) fn read(&mut self, id: NodeId, bytes: &[u8], now: Instant) {
         // Nearly every read is one whole positive answer from a node in good standing.
-        match self.locks.nodes.read_agreement(id, bytes, now) {
-            Some(Agreement::Granted(slot)) => self.set_granted(id, slot, now),
-            Some(Agreement::Deleted(slot)) => self.locks.key_deleted(id, slot, now),
+        match self.locks.nodes.read_positive(id, bytes, now) {
+            Some(Positive::Granted(slot)) => self.set_granted(id, slot, now),
+            Some(Positive::Deleted(slot)) => self.locks.key_deleted(id, slot, now),
             None => self.handle_many(id, bytes, now),
         }
     }

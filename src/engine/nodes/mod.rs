@@ -48,9 +48,9 @@ pub(super) enum Everyday {
     NotThere(SlotIndex),
 }
 
-/// An answer that does what the client asked for.
+/// An answer of a node that has done what the client asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Agreement {
+pub(super) enum Positive {
     /// The node has done the SET.
     Granted(SlotIndex),
     /// The node has deleted the key.
@@ -235,12 +235,12 @@ impl Nodes {
 
     /// Reads one whole positive answer, which nearly every read is.
     #[inline]
-    pub(super) fn read_agreement(
+    pub(super) fn read_positive(
         &mut self,
         id: NodeId,
         bytes: &[u8],
         now: Instant,
-    ) -> Option<Agreement> {
+    ) -> Option<Positive> {
         if rules::is_read_with_care(self.restless.contains(id)) {
             return None;
         }
@@ -250,13 +250,13 @@ impl Nodes {
             && bytes == b"+OK\r\n"
         {
             node.answer_read(now);
-            return Some(Agreement::Granted(slot));
+            return Some(Positive::Granted(slot));
         }
         if let Request::Release { slot, .. } = request
             && bytes == b":1\r\n"
         {
             node.answer_read(now);
-            return Some(Agreement::Deleted(slot));
+            return Some(Positive::Deleted(slot));
         }
         None
     }
