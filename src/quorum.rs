@@ -202,8 +202,9 @@ impl fmt::Debug for NodeMask {
 /// How many nodes must grant a lock.
 ///
 /// A lock with `votes` votes survives `votes + quorum - nodes - 1` nodes that lose its key unnoticed.
-/// With a bare majority of an odd number of nodes, that is none. Each vote that the quorum has above
-/// the majority covers two such nodes. All clients of the same locks must use the same quorum.
+/// A lock with only a bare majority of an odd number of nodes survives none. Each vote that the quorum
+/// has above the majority covers two such nodes. All clients of the same locks must use the same
+/// quorum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Quorum {

@@ -94,8 +94,9 @@ impl Lease {
         !self.remaining().is_zero()
     }
 
-    /// Whether the client knows that the lock is over. Either no quorum can hold it any more, or it
-    /// is kept alive and its deadline has come. Costs an atomic load; once true, it stays true.
+    /// Whether the client knows that the lock is over: no quorum can hold it any more, its deadline
+    /// has come while it was kept alive, or the holder gave it away. Costs an atomic load; once true,
+    /// it stays true.
     ///
     /// Alone it suffices only if a thread drives the sockets all the time. Otherwise use
     /// [`is_valid`](Self::is_valid), which reads the clock too.
@@ -275,7 +276,7 @@ pub(crate) struct LeasePool {
     inbox: Arc<Inbox>,
     states: Vec<Arc<LeaseState>>,
     free: Vec<u32>,
-    /// A lease was lost since the caller last asked.
+    /// A lease was lost, or its deadline moved nearer, since the caller last asked.
     pub(crate) has_lost: bool,
 }
 

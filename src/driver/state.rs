@@ -151,12 +151,12 @@ impl Driver {
         self.engine.has_event() || self.pool.has_lost || self.engine.waited_for().next().is_some()
     }
 
-    /// Whether [`take_loss`](Self::take_loss) has one to tell.
+    /// Whether [`take_loss`](Self::take_loss) would return true.
     pub(crate) const fn has_loss(&self) -> bool {
         self.pool.has_lost
     }
 
-    /// Whether a lease was lost since the last call, kept alive or not.
+    /// Whether a lease was lost, or its deadline moved nearer, since the last call.
     pub(crate) const fn take_loss(&mut self) -> bool {
         std::mem::replace(&mut self.pool.has_lost, false)
     }

@@ -32,7 +32,7 @@ rules! { TRANSFERS:
     /// A transfer counts for any node that delivered it.
     AnyNodeTransfers => ByTest { true }
 
-    /// A transfer names the node that it goes by.
+    /// A transfer names the node whose script performs it.
     fn mark_of(node: [u8; 8]) -> [u8; 8] { node }
     /// A transfer names no node.
     TransferNotMarked => ByTest { [0; 8] }

@@ -46,7 +46,7 @@ rules! { WAITING:
 
     /// A call that has given up is struck off where it is listed.
     fn is_struck(is_listed: bool) -> bool { is_listed }
-    /// A message that a call gives up changes nothing.
+    /// The holder ignores the message in which a call says that it has given up.
     GiveUpIgnored => ByTest { false }
 
     /// A holder that heard of a waiter will wake it.
