@@ -112,7 +112,8 @@ impl Engine {
     /// No lease of the lists before the present ones is left.
     #[cold]
     pub(super) fn lists_settled(&mut self, now: Now) {
-        // After this change the quick paths only count votes. So no round of the former lists may be open.
+        // After this change the quick paths only count votes. So no round of the former lists may be
+        // open.
         if self.locks.is_decided_by_former() {
             let at = now.real + self.locks.settings.node_timeout;
             return self.locks.timers.set(Timer::Lists, at);

@@ -96,7 +96,8 @@ impl Engine {
         match message.kind {
             MessageKind::Transfer => self.transferred(id, message, now),
             MessageKind::Removal => self.hear_of_removal(message, now),
-            // Waiters send these messages on to other clients, so the client heeds each one once per server.
+            // Waiters pass these messages on to other clients. So the client heeds a server's
+            // messages at one address.
             MessageKind::Announce | MessageKind::Wake | MessageKind::GiveUp => {
                 if !rules::may_listen(self.locks.nodes.is_heard_before(id)) {
                     return;

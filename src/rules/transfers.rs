@@ -189,7 +189,7 @@ rules! { TRANSFERS:
 
     /// A client listens at one of two addresses of a server: else it would pass on each message
     /// twice.
-    fn may_listen(is_duplicate: bool) -> bool { !is_duplicate }
+    fn may_listen(is_heard_elsewhere: bool) -> bool { !is_heard_elsewhere }
     /// A client listens at both addresses of a server.
     DuplicateListens => ByTest { true }
 
