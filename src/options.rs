@@ -16,8 +16,8 @@ use crate::time::Instant;
 /// [`Config`](crate::Config) gives the rest.
 ///
 /// No call can change the settings on which all clients of a lock must agree, or its drift. With a
-/// smaller drift or a TTL longer than `max_ttl` a lease outlives what the nodes hold or remember. A
-/// restarted node that one call believes may have forgotten the lock of another.
+/// smaller drift a lease outlives its keys. After a TTL longer than `max_ttl`, another client may
+/// believe a restarted node that has forgotten the lock.
 ///
 /// ```
 /// use redbolt::LockOptions;
@@ -71,7 +71,7 @@ impl Share {
         matches!(self, Self::Slot(_) | Self::AllSlots(_))
     }
 
-    /// Refuses what no lock with slots can be.
+    /// Refuses a number of slots, or a name, that no lock with slots can have.
     pub(crate) fn check(self, name: &[u8]) -> Result<(), LockError> {
         let (Self::Slot(count) | Self::AllSlots(count)) = self else { return Ok(()) };
         if !(1..=SLOTS_MAX).contains(&count) {
@@ -86,7 +86,7 @@ impl Share {
         slot.is_some_and(|slot| slot < usize::from(slots))
     }
 
-    /// The name of the lock in the key of a slot or a gate; another key itself.
+    /// The name of the lock whose slot or gate the key is; of another key, the key itself.
     pub(crate) fn name(self, key: &[u8]) -> &[u8] {
         let name = match self {
             Self::Whole | Self::Part => None,
@@ -145,7 +145,7 @@ impl LockOptions {
     /// number of callers hold the lock. To lower it, wait until the slots above it are free.
     ///
     /// The call asks each node for the first free one of up to eight slots. It begins with a slot that
-    /// this client left with at most one waiter. Without such a slot, it draws one at random. If all are
+    /// this client released while at most one waiter waited for it, else with a slot drawn at random. If all are
     /// taken, it asks for all others. So it costs one round trip while half of the slots are free, and
     /// two or three where nodes name different slots. A node that answers after the quorum gets a
     /// delete for each slot that the call did not win. For a lock with a [fence](Self::fenced), and
@@ -153,8 +153,8 @@ impl LockOptions {
     /// all others.
     ///
     /// A call that waits announces itself to the holder of one slot. That is the slot that this client
-    /// left, else one that only some nodes granted, else one drawn at random. It also asks for up to
-    /// eight others each 100 to 200 ms, or 16 to 32 round trips where these take longer.
+    /// released, else one that only some nodes granted, else one drawn at random. Every 100 to 200 ms,
+    /// or every 16 to 32 round trips if that is longer, the call asks for up to eight other slots.
     ///
     /// A call for a slot that is to [linger](Self::linger) fails.
     #[must_use]

@@ -416,7 +416,7 @@ impl LeasePool {
         let (Some(place), Some(deadline)) = (engine.word(id), engine.deadline(id)) else { return };
         if let Some(state) = self.states.get(place as usize).filter(|state| state.id == id) {
             let before = state.deadline.swap(deadline.as_nanos(), Ordering::Release);
-            // A lease that ends sooner may end a wait.
+            // A caller that waits until this lease ends must look at the deadline again.
             self.has_lost |= deadline.as_nanos() < before;
             state.votes.store(engine.votes(id).bits(), Ordering::Relaxed);
         }

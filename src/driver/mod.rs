@@ -484,7 +484,8 @@ impl Driver {
         }
     }
 
-    /// Also at each pass: while a call waits, a person may set the machine's clock.
+    /// Tells the engine the wall clock. Each pass does so, because a person may set the clock while
+    /// a call waits.
     #[cold]
     fn set_wall_clock(&mut self, now: Instant) {
         let wall = clock::wall;

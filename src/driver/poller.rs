@@ -15,7 +15,7 @@ use crate::time::Instant;
 /// Events taken per poll; more come with the next poll.
 const EVENTS_MAX: usize = 64;
 
-/// Polls without sleeping between two clock reads: about a microsecond in all.
+/// How often a spin polls between two clock reads: all of these polls take about a microsecond.
 const SPINS: u32 = 6;
 
 /// Waits for a driver's sockets as an idle strategy says, and drives the driver.
@@ -96,8 +96,8 @@ impl Poller {
     }
 
     /// Polls without sleeping until something is ready (true) or the `end` has come (false). With
-    /// `is_polite` other threads get the core in between, and may keep it for some time. They may
-    /// be nodes on this machine, for which the call waits anyway.
+    /// `is_polite` other threads get the core in between, and may keep it for some time. Such a
+    /// thread may be a node on this machine, for which the call waits anyway.
     fn spin_until(
         &mut self,
         driver: &mut Driver,

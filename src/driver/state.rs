@@ -74,7 +74,7 @@ impl Driver {
         self.engine.identity()
     }
 
-    /// The next notice about a node for people: why the node does not vote, or that it votes again.
+    /// The next notice to people about a node: why the node does not vote, or that it votes again.
     /// The driver reports each cause once, however many locks fail by it. It keeps the last notice
     /// of each node until the caller takes it.
     ///

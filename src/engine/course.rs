@@ -180,9 +180,9 @@ impl Engine {
         false
     }
 
-    /// A call's first attempt is under way, and the call asks a node to announce it to the holder. A
-    /// client whose lock lingers does not hear of denied attempts. A writer does the same, because some
-    /// slots are likely to be denied.
+    /// While a call's first attempt is under way, the call asks a node to announce it to the holder. A
+    /// client whose lock lingers learns of a waiter only by this. A writer announces itself at once,
+    /// too, because the nodes are likely to deny some slots.
     #[cold]
     pub(super) fn introduce(&mut self, index: OpIndex, now: Now) {
         let call = self.call(index);
@@ -364,7 +364,7 @@ impl Engine {
         now: Now,
         input: impl FnOnce(&mut Waiting, &mut View<'_>) -> R,
     ) -> R {
-        // A loop that is not late for anything was asleep, and wakes as soon as something comes.
+        // With no timer overdue, the loop was asleep until this input: this is a pass of its own.
         let is_prompt = self.locks.timers.next() > now.real;
         let last_pass = if is_prompt { now.real } else { self.locks.last_pass };
         let reach = self.reach();

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //!
-//! - The lists before and behind a change have one in common: their clients exclude each other.
+//! - The lists before and after a change share one list, so clients of either exclude each other.
 //! - An attempt or a lease is decided by the lists that it began under. An extension that begins
 //!   later needs a quorum of each present list, and carries the lease on.
 //! - Between two changes lies the longest time of a lease. So a lease is over, or was carried on,
@@ -61,7 +61,7 @@ impl Engine {
             for id in electorate.nodes() {
                 self.locks.nodes.take_back(id, now.real);
             }
-            // The nodes that are ready may be of other lists.
+            // Nodes outside these lists may be ready, too: only the nodes of these lists count.
             self.exchange.wanted = Some((electorate.among_others(), transfers_in_row(&config)));
         }
         self.exchange.is_changed = true;
@@ -179,8 +179,8 @@ impl Locks {
         self.slots.iter().any(|(_, slot)| is_so(slot))
     }
 
-    /// Votes count from the present lists alone. A node that is frozen may still run a command that it
-    /// has received, and may come back to the lists.
+    /// Forgets the votes of nodes that have left the lists. Such a node may be frozen, run an old
+    /// command later, and come back to the lists.
     fn settle_lists(&mut self) {
         self.settings.electorate = self.settings.electorate.alone();
         let left = self.nodes.every().without(self.nodes.all());

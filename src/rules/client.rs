@@ -46,7 +46,7 @@ rules! { CLIENT:
     /// A lease is taken again any number of times.
     RetakenWithoutEnd => ByClientTest { true }
 
-    /// The time to linger counts back from the end of a known TTL: another TTL ends it.
+    /// How long a lease may linger follows from its TTL: an extension with another TTL ends it.
     fn ends_time_to_linger(is_other_ttl: bool) -> bool { is_other_ttl }
     /// A lease lingers by a TTL that it no longer has.
     LingersByOldTtl => ByClientTest { false }

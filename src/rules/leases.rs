@@ -59,13 +59,14 @@ rules! { LEASES:
     /// A debt ends a TTL after the release, although its SET was answered later.
     DebtEndsTooSoon => ByTest { ends }
 
-    /// A lease is given away only once no node may still run a delete or an extension of it. A
-    /// later run would come behind the commands of the client that adopts the lease.
+    /// A lease is given away only once no node may still run a delete or an extension of it. Run
+    /// later, such a command would change what the client that adopts the lease has written.
     fn is_settled(is_settled: bool) -> bool { is_settled }
     /// A lease is given away although a node may still run a delete or an extension of it.
     UnsettledGivenAway => ByTest { true }
 
-    /// A node that may still run the extension of a failed adoption does not count in a longer one.
+    /// A node may still run the extension of a failed adoption. It does not count in a later adoption
+    /// with a longer TTL.
     fn nodes_unsettled(nodes: NodeMask) -> NodeMask { nodes }
     /// A client forgets the extensions of a failed adoption.
     UnsettledForgotten => ByTest { NodeMask::EMPTY }
@@ -165,7 +166,7 @@ rules! { LEASES:
     /// The answer of an earlier round counts in a later one.
     EarlierRoundCounts => ByTest { true }
 
-    /// A node that is not admitted has forgotten a key that it does not hold any more.
+    /// If a node that is not admitted lacks a key, it has forgotten the key, and did not delete it.
     fn has_forgotten(is_not_admitted: bool) -> bool { is_not_admitted }
     /// A node that restarted is taken for one that was told to delete the key.
     ForgettingTakenForDelete => ByTest { false }

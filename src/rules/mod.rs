@@ -77,7 +77,7 @@ impl Mutant {
         topics.into_iter().flatten().copied()
     }
 
-    /// The violation that the mutant must lead to. The rule is not there to prevent another kind.
+    /// The violation that the mutant must lead to: another kind does not convict it.
     #[must_use]
     pub const fn kind(self) -> Kind {
         self.kind

@@ -32,8 +32,8 @@ rules! { NODES:
     ClockReadBeforeBytes => ByTest { before }
 
     /// A master that may just have been a replica is not believed by its age: a replica has no
-    /// memory. A second replication id shows it. A master that was restarted from its RDB file has
-    /// one, too.
+    /// memory. A former replica has a second replication id. A master that was restarted from its RDB
+    /// file has one, too.
     fn may_have_been_replica(has_second_replid: bool) -> bool { has_second_replid }
     /// A master that may have been a replica a moment ago is believed by its age.
     PromotionBelieved => Amnesia { false }
@@ -55,7 +55,7 @@ rules! { NODES:
     /// A master that failed over and back between two looks is believed.
     FailoverAndBackUnseen => NoGround { false }
 
-    /// A node that may fail over votes and extends only within two looks of an answered one.
+    /// A node that may fail over votes and extends only for two look intervals after an answered look.
     fn is_watched(is_look_recent: bool) -> bool { is_look_recent }
     /// A node counts that may have failed over and back since the last answered look.
     UnwatchedNodeCounts => ByTest { true }
@@ -78,7 +78,8 @@ rules! { NODES:
     /// A process whose clock was set back is taken for a new one.
     ProcessBackTakenForNew => ByTest { is_young }
 
-    /// Behind a new process an older one may come back. It may still run what the client forgot.
+    /// After a new process the client may meet an older one again. The older one may still run
+    /// commands that the client has forgotten.
     fn may_be_first(is_other: bool, was_reborn: bool) -> bool { is_other && was_reborn }
     /// The process of before comes back unnoticed.
     FirstProcessBackUnseen => ByTest { false }

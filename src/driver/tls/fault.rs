@@ -44,7 +44,7 @@ const fn cause_of_certificate(bad: &Bad) -> Cause {
     }
 }
 
-/// A server's alerts about certificates and signatures concern this client's.
+/// A server's alert about a certificate or a signature means the one that this client has sent.
 #[expect(clippy::wildcard_enum_match_arm, reason = "a foreign enum that grows")]
 const fn cause_of_alert(alert: Alert) -> Cause {
     match alert {

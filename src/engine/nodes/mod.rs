@@ -178,7 +178,7 @@ impl Nodes {
         self.shown.get(id.index()).map(|(_, since)| *since)
     }
 
-    /// The compare-and-delete that reaches the node.
+    /// The compare-and-delete that the node accepts; `None` until the node is greeted.
     pub(super) fn release_step(&self, id: NodeId) -> Option<ReleaseStep> {
         self.form(id).filter(|_| self.at(id).is_greeted())
     }
@@ -189,8 +189,7 @@ impl Nodes {
         *F::of(&mut dialect)
     }
 
-    /// The time from a request to its answer at the slowest node of the fastest `quorum`, as the
-    /// greetings have shown it.
+    /// The round trip to the slowest of the `quorum` fastest nodes, as measured by the greetings.
     pub(super) fn round_trip(&self, quorum: u32) -> Duration {
         let trips = self.voters.into_iter().filter_map(|id| self.at(id).round_trip);
         let mut trips: SmallVec<[Duration; NODES_MAX]> = trips.collect();
@@ -366,7 +365,7 @@ impl Nodes {
 
     /// The node does not accept this form of a release or an extension: the client does not send it
     /// again. Without another form of the release the node is not fit for locks. Returns the form
-    /// for now.
+    /// that the client uses instead, if there is one.
     pub(super) fn leave<F: Form>(&mut self, id: NodeId, form: F, now: Instant) -> Option<F> {
         let node = self.at_mut(id);
         node.dialect.leave(form);
@@ -397,7 +396,8 @@ impl Nodes {
     }
 
     /// After a change of a node: notes what the node can do and needs now. Returns whether
-    /// operations may stop waiting for its vote: it may vote from now on, or is not on its way.
+    /// operations may stop waiting for the node: it has just become able to vote, or is not on its
+    /// way.
     pub(super) fn refresh(&mut self, id: NodeId) -> bool {
         let node = self.at(id);
         let can_vote = self.listed.contains(id) && node.can_vote();
@@ -481,8 +481,8 @@ impl Nodes {
         matches!(self.get(id).map(Node::state), Some(State::Connecting { .. }))
     }
 
-    /// Whether the owner has been asked for that connection. A connection that opens earlier
-    /// belongs to an attempt that the engine has given up.
+    /// Whether the engine waits for a connection to the node, and the owner has taken its wish. A
+    /// connection that opens earlier belongs to an attempt that the engine has given up.
     pub(super) fn awaits_connection(&self, id: NodeId) -> bool {
         self.wants_connection(id) && !self.with_wish.contains(id)
     }
