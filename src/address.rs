@@ -20,7 +20,7 @@ const PORT_DEFAULT: u16 = 6379;
 const WITHOUT_TLS: &str =
     "this build has no TLS: build redbolt with the feature tls (--features tls)";
 
-const NO_URL: &str = "it is not a URL or host:port; write characters that no URL has as percent codes, as %20 for a blank";
+const NO_URL: &str = "it is not a URL or host:port; use percent codes for characters that a URL cannot hold, such as %20 for a blank";
 
 const BAD_PASSWORD: &str = "write @ and / in a password as %40 and %2F";
 
@@ -68,8 +68,8 @@ pub(crate) enum Encryption {
 impl Address {
     /// Parses `redis://[user[:password]@]host[:port][/database]`, `rediss://` for the same through
     /// TLS (feature `tls`), `unix://[user[:password]@]/path[?db=database]`, or a bare `host:port`.
-    /// `valkey://` and `valkeys://` mean the same as the first two. Write characters that no URL
-    /// has as percent codes.
+    /// `valkey://` and `valkeys://` mean the same as the first two. For a character that a URL
+    /// cannot hold, write its percent code, such as `%20`.
     ///
     /// # Errors
     ///
@@ -203,7 +203,7 @@ fn unix_endpoint(authority: IAuthority<'_>, path: &EStr<IPath>) -> Result<Endpoi
         return Err("the path of the socket is missing");
     }
     if path.len() > limit || path.contains('\0') {
-        return Err("the path is too long for a unix socket");
+        return Err("the path is too long for a unix socket, or holds a NUL");
     }
     Ok(Endpoint::Unix(path.into()))
 }
@@ -240,11 +240,12 @@ fn url_fault(url: &str, error: ParseErrorKind) -> &'static str {
     }
 }
 
-/// `text` without its login, and without what may be half of one, for messages.
+/// `text` for messages, without its login, and without what may be half of a password.
 fn without_login(text: &str) -> String {
     let (login, place) = text.rsplit_once('@').unwrap_or(("", text));
     let place = place.split_once('?').map_or(place, |(place, _)| place);
-    // A comma in a password cuts a list behind `user:`.
+    // If a password holds a comma, a list of nodes is cut there: this text may end with half the
+    // password.
     let is_port = |text: &str| {
         let number = text.split('/').next().unwrap_or_default();
         number.ends_with(']') || number.bytes().all(|byte| byte.is_ascii_digit())
@@ -393,8 +394,8 @@ mod tests {
             ("redis://u:p@h:port", "port must be"),
             ("::1", "write [::1]:6379"),
             ("redis://fe80::1/2", "write [::1]:6379"),
-            ("redis://:a^[@h", "as percent codes"),
-            ("unix:///a b", "as percent codes"),
+            ("redis://:a^[@h", "use percent codes"),
+            ("unix:///a b", "use percent codes"),
             ("unix:///a#b", "follow"),
             ("unix:///a?x", "?db=NUMBER"),
             ("redis://u:%zz@h", "percent"),

@@ -5,18 +5,19 @@
 //!
 //! # Contract
 //!
-//! - `l5.3.HASH:t30000:g1:f1:pHASH.TEXT`: a list of 5 nodes with a quorum of 3, and the hash of their
-//!   names; a second such field for the next list; `max_ttl` in milliseconds, restart guard, failover
-//!   guard, prefix.
-//! - Equal hashes mean equal lists. Unequal ones need not mean other nodes: hosts may spell one address
-//!   differently.
+//! - The form is `l5.3.HASH:t30000:g1:f1:pHASH.TEXT`. `l` is a list of 5 nodes with a quorum of 3,
+//!   and the hash of their names. A next list has a second `l`. Then come `max_ttl` in
+//!   milliseconds, restart guard, failover guard and prefix.
+//! - Equal hashes almost surely mean equal lists. Lists with different hashes may have the same
+//!   nodes: hosts may spell one address differently.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::plain;
 
-/// The settings of a client on which mutual exclusion, or one name for one lock, rests.
+/// The settings on which all clients of a lock must agree. Exclusion rests on them, and the prefix
+/// decides which lock a key names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Agreement {
@@ -26,14 +27,15 @@ pub struct Agreement {
     pub max_ttl: Duration,
     /// Whether a restarted node waits for the longest TTL before it votes.
     pub restart_guard: bool,
-    /// Whether a node with replicas votes only where it ceases to grant once it is cut off.
+    /// Whether a master with replicas votes only if it ceases to grant once it is cut off from
+    /// them.
     pub failover_guard: bool,
-    /// The prefix of the keys in short: eight digits of its hash, a dot, and its first 16
-    /// characters, with `_` for each that is not plain. `None` for no prefix.
+    /// A short form of the key prefix: eight digits of its hash, a dot, and its first 16
+    /// characters. `_` stands for each character that is not plain. `None` for no prefix.
     pub prefix: Option<String>,
 }
 
-/// A list of nodes, as its clients tell of it.
+/// A list of nodes, as clients describe it in their names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeList {

@@ -1,4 +1,4 @@
-//! Entries beside a few of the entries of another table.
+//! A side table, with entries for a few of the entries of another table.
 //!
 //! Layer: bottom.
 

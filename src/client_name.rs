@@ -94,7 +94,8 @@ pub struct ClientName {
 }
 
 impl ClientName {
-    /// The name of the client. `chosen` stands for the program if the caller chose a name.
+    /// The name of the client. If the caller chose a name, `chosen` replaces the name of the
+    /// program.
     pub(crate) fn of(client: ClientId, process: &Process, chosen: Option<&str>) -> Self {
         Self {
             client,

@@ -35,8 +35,8 @@ pub enum IdleStrategy {
 /// The nodes and settings of a client.
 ///
 /// All clients of the same locks must have the same nodes, `quorum`, `max_ttl`, `restart_guard`,
-/// `failover_guard` and `key_prefix`: otherwise two of them may hold the same lock. No client refuses another for
-/// its settings; `redbolt doctor` names the clients that differ.
+/// `failover_guard` and `key_prefix`. Otherwise two of them may hold the same lock. No client
+/// refuses another for its settings; `redbolt doctor` names the clients that differ.
 ///
 /// Each setter tells its default and its range. `docs/settings.md` (`guide::settings` in the
 /// documentation) says when to change it.
@@ -156,15 +156,16 @@ impl Config {
 
     /// The part of a TTL that the client gives up because clocks run at different rates. It must be
     /// at least the true difference between this machine and every node. 0.01 by default, from
-    /// 0.0001 to 0.5; the client gives up 2 ms more.
+    /// 0.0001 to 0.5; the client gives up another 2 ms on top of that part.
     #[must_use]
     pub const fn drift_factor(mut self, factor: f64) -> Self {
         self.drift_factor = factor;
         self
     }
 
-    /// The longest TTL that any client of these locks uses. The client refuses longer ones, and
-    /// ignores a restarted node for this long. 30 s by default, from 4 ms to 24 days.
+    /// The longest TTL that any client of these locks uses. The client refuses longer TTLs. It
+    /// gives a restarted node no vote for this long plus the drift. 30 s by default, from 4 ms to
+    /// 24 days.
     #[must_use]
     pub const fn max_ttl(mut self, ttl: Duration) -> Self {
         self.max_ttl = ttl;
@@ -278,9 +279,9 @@ impl Config {
     /// for a moment. 16 by default.
     ///
     /// A hand-over takes one round trip. A wake takes two: one to the waiter, and one for its
-    /// attempt. Clients of other kinds see the key standing meanwhile, and get their turn when it
-    /// is free. The lease of a handed-over lock counts from the moment when its call offered to
-    /// take it: half of its TTL may be gone when the call returns. A waiter that dies or stops
+    /// attempt. Clients of other libraries find the key taken all this time, and get their turn
+    /// when it is free. The lease of a handed-over lock counts from the offer of the call that
+    /// waited. So half of its TTL may be gone when the call returns. A waiter that dies or stops
     /// within 500 ms before its turn still gets the lock, and keeps it until the TTL ends.
     ///
     /// With 0 this client hands no lock over and takes none over. Its releases wake the first
@@ -306,7 +307,7 @@ impl Config {
 
     /// How long the nodes keep the counter of a key's fences after a client last raised it. By
     /// default 24 h, and at least `max_ttl` and twice the skew. The range is from
-    /// [`max_ttl`](Self::max_ttl) and twice [`max_clock_skew`](Self::max_clock_skew) to 10 years.
+    /// [`max_ttl`](Self::max_ttl) plus twice [`max_clock_skew`](Self::max_clock_skew) to 10 years.
     #[must_use]
     pub const fn fence_ttl(mut self, ttl: Duration) -> Self {
         self.fence_ttl = Some(ttl);
@@ -346,8 +347,8 @@ impl Config {
         self
     }
 
-    /// How many operations may be under way at once, beside the extensions that keep leases alive.
-    /// 4,096 by default, from 1 to 1,048,576. The client refuses one more as `Full`.
+    /// How many operations may be under way at once, not counting the extensions that keep leases
+    /// alive. 4,096 by default, from 1 to 1,048,576. The client refuses one more as `Full`.
     #[must_use]
     pub const fn in_flight_max(mut self, operations: usize) -> Self {
         self.in_flight_max = operations;
@@ -478,7 +479,7 @@ const TTL_MS_MAX: u64 = 24 * 24 * 3600 * 1000;
 
 const FENCE_TTL_DEFAULT: Duration = Duration::from_secs(24 * 3600);
 
-/// Ten years of 365.25 days, so that a message can say so: every server accepts such a time.
+/// Ten years of 365.25 days. Every server accepts such a time.
 const FENCE_TTL_MS_MAX: u64 = 10 * 36_525 * 24 * 36 * 1000;
 
 const IN_FLIGHT_LIMIT: usize = 1 << 20;

@@ -60,7 +60,7 @@ impl CallEnd {
         Self::Invalid,
     ];
 
-    /// How a call without a lock ended. `waits`: it was to wait for one.
+    /// How a call that got no lock ended. `waits` says whether the call was to wait for the lock.
     pub(crate) const fn of(error: &LockError, waits: bool) -> Self {
         match error {
             LockError::Taken(_) if waits => Self::TimedOut,
@@ -97,8 +97,8 @@ impl CallEnd {
     }
 }
 
-/// The calls for locks of a client, and the locks that they won, as its callers see them. The
-/// threads of a `Client`'s callers count its calls.
+/// How a client's calls for locks ended, and how long their leases were held, as the callers see
+/// it. The threads of a `Client`'s callers count its calls.
 #[derive(Debug, Default)]
 pub(crate) struct CallCounts {
     /// From the beginning of a call to its end, by how it ended.
@@ -174,7 +174,7 @@ impl CallCounts {
     }
 }
 
-/// The same counts, from any thread.
+/// Counts from any thread.
 impl CallCounts {
     pub(crate) fn ended_shared(&self, end: CallEnd, nanos: u64) {
         if let Some(waits) = self.waits.get(end as usize) {
@@ -194,7 +194,7 @@ impl CallCounts {
         self.again.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A call stands behind others from now on, or no longer.
+    /// A call begins to queue behind others, or ceases to.
     pub(crate) fn queues(&self, does_it: bool) {
         let more = if does_it { 1 } else { u64::MAX };
         // Wraps around: adding the maximum subtracts one.

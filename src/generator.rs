@@ -27,8 +27,8 @@ impl Generator {
     }
 }
 
-/// Two clients that draw the same tokens would hold each other's locks, so only the search of all
-/// orders copies an engine.
+/// Two clients that draw the same tokens would hold each other's locks, so only the exhaustive
+/// search of the simulation copies an engine.
 #[cfg(feature = "sim")]
 impl Clone for Generator {
     fn clone(&self) -> Self {

@@ -9,26 +9,27 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum RestartGuard {
-    /// A restarted node's votes do not count until it has run for `max_ttl` plus the drift; of a node
-    /// with a replica, 13 s longer ([`FailoverGuard`]).
+    /// A restarted node's votes do not count until it has run for `max_ttl` plus the drift. A node
+    /// that may fail over waits 13 s longer ([`FailoverGuard`]).
     #[default]
     On,
-    /// Votes count at once. Safe only where every node keeps its keys across any restart
-    /// (`appendonly yes` and `appendfsync always`).
+    /// Votes count at once, but with the failover guard on, a master that may fail over never
+    /// votes. Safe only where every node keeps its keys across any restart (`appendonly yes` and
+    /// `appendfsync always`).
     Off,
 }
 
 /// Whether a master that may fail over must itself cease to grant locks when it is cut off from its
 /// replicas.
 ///
-/// After a failover the old master may go on serving the clients that are connected to it. It ceases
-/// by itself only if its `min-replicas-to-write` is the number of its replicas, within 13 s if
-/// `min-replicas-max-lag` is at most 10.
+/// After a failover the old master may go on serving the clients that are connected to it. It
+/// ceases by itself only if its `min-replicas-to-write` is at least the number of its replicas. If
+/// `min-replicas-max-lag` is at most 10, it ceases within 13 s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum FailoverGuard {
-    /// A node that has or had replicas, or was one, votes only if it would cease. After a failover, or
-    /// a restart, it does not vote for `max_ttl` and 13 s, with the drift of both.
+    /// A node that has or had replicas, or was a replica, votes only if it would cease. After a
+    /// failover, or a restart, it does not vote for `max_ttl` and 13 s, with the drift of both.
     #[default]
     On,
     /// Such a node votes as any other. **Two holders are possible** after a failover, unless the old

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Counts of durations, in buckets whose width is an eighth of their power of two. A value that is
-/// read back is at most a sixteenth off, and below 1,024 ns at most 64 ns. From 128 ns to 4.5
-/// minutes; longer durations count as that.
+/// read back is at most a sixteenth off, and below 1,024 ns at most 64 ns. The range is from 128 ns
+/// to 4.5 minutes. A longer duration counts as 4.5 minutes.
 pub struct Histogram {
     counts: Box<[AtomicU64]>,
 }
@@ -35,7 +35,6 @@ impl Histogram {
     }
 
     /// Counts one duration, from any thread.
-    #[cfg(feature = "metrics")]
     pub(crate) fn add_shared(&self, nanos: u64) {
         if let Some(count) = self.counts.get(bucket_of(nanos)) {
             count.fetch_add(1, Ordering::Relaxed);

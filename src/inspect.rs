@@ -3,8 +3,8 @@
 //!
 //! [`Client::nodes`](crate::Client::nodes) and similar calls give the state of each node without
 //! asking it. [`Client::leader`](crate::Client::leader) asks which client leads, or holds any lock.
-//! [`Client::query`](crate::Client::query) puts commands that only read to the nodes. `redbolt
-//! status`, `ls` and `doctor` use these calls.
+//! [`Client::query`](crate::Client::query) sends read-only commands to the nodes. `redbolt status`,
+//! `ls` and `doctor` use these calls.
 
 pub use crate::address::{Address, Endpoint};
 pub use crate::agreement::{Agreement, NodeList};

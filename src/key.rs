@@ -17,28 +17,29 @@ pub(crate) fn hash(key: &[u8]) -> u64 {
     })
 }
 
-/// Ends the name of a set, and no key of a lock.
-const SET: &[u8] = b":elected";
+/// The suffix of a set's name. No lock's key ends with it, because claims reserve it.
+const SET_SUFFIX: &[u8] = crate::claim::CLAIM_SUFFIX;
 
-/// One name for several keys, where a key may stand.
+/// Joins several keys into one name, for places that hold a single key.
 pub(crate) fn join(keys: &[Key]) -> Key {
     let prefixes = size_of::<u32>() * keys.len();
-    let mut name =
-        Vec::with_capacity(keys.iter().map(|key| key.len()).sum::<usize>() + prefixes + SET.len());
+    let mut name = Vec::with_capacity(
+        keys.iter().map(|key| key.len()).sum::<usize>() + prefixes + SET_SUFFIX.len(),
+    );
     for key in keys {
-        // Each key is checked before the nodes are asked: a longer one is no key.
+        // The client refuses a key that is too long for a `u32` before it asks any node.
         let len = u32::try_from(key.len()).unwrap_or(u32::MAX);
         name.extend_from_slice(&len.to_le_bytes());
         name.extend_from_slice(key);
     }
-    name.extend_from_slice(SET);
+    name.extend_from_slice(SET_SUFFIX);
     Key::from_vec(name)
 }
 
 /// The keys of a set; `None` for the key of a lock.
 #[inline]
 pub(crate) fn split(name: &[u8]) -> Option<Vec<&[u8]>> {
-    let mut rest = name.strip_suffix(SET)?;
+    let mut rest = name.strip_suffix(SET_SUFFIX)?;
     let mut keys = Vec::with_capacity(rest.len() / 8);
     while let Some((len, more)) = rest.split_first_chunk() {
         let len = usize::try_from(u32::from_le_bytes(*len)).ok()?;
@@ -49,7 +50,8 @@ pub(crate) fn split(name: &[u8]) -> Option<Vec<&[u8]>> {
     rest.is_empty().then_some(keys)
 }
 
-/// The most slots of a lock: with the gate, a writer can hold them all.
+/// The most slots of a lock. A writer holds all of them and the gate: 64 keys, the most of one
+/// call.
 pub(crate) const SLOTS_MAX: u8 = 63;
 
 /// Ends the name of a lock's gate, and precedes the number of a slot.

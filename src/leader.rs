@@ -77,7 +77,8 @@ impl Led {
         });
         let silent = votes.iter().filter(|(_, vote)| *vote == Vote::Silent);
         let silent: NodeMask = silent.map(|(node, _)| *node).collect();
-        // Of two lists, more nodes may hold a token that has no quorum of each.
+        // With two lists, a token without a quorum of each may be on more nodes than a token that
+        // has both.
         let strength = |(_, ends): &(&[u8], Vec<(Duration, NodeId)>)| {
             let holders: NodeMask = ends.iter().map(|(_, node)| *node).collect();
             (has_quorum(holders), has_quorum(holders.union(silent)), ends.len())

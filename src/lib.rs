@@ -84,8 +84,9 @@
 //! `redbolt-cli` and `redbolt-embedded` have the same version. `sim` and `fuzzing` are for this
 //! project's own checks and may change at any time.
 //!
-//! Clients of different versions exclude each other: a lock is the same keys and commands. Where the
-//! number in the names of their channels (`redbolt:3:`) differs, they wait for each other by polling.
+//! Clients of different versions can share locks, because they lock the same keys by the same
+//! commands. Where the number in the names of their channels (`redbolt:3:`) differs, they wait for
+//! each other by polling.
 //!
 //! Redbolt needs Rust 1.88 or later. A minor version may require a later Rust, if that Rust is at
 //! least six months old; a patch version never does. Linux is the main platform, and Redbolt also
@@ -96,7 +97,8 @@
 // Features get badges on docs.rs. The badge "Unix" is hidden: the text above says it once.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(docsrs, doc(auto_cfg(hide(unix))))]
-// `driver` is left out here, so imports for it are unused. This gives one error instead of a page.
+// `driver` is left out here, so imports for it are unused. The `expect` leaves one error on other
+// systems, instead of a page.
 #![cfg_attr(not(unix), expect(unused_imports, reason = "of what is left out"))]
 
 #[cfg(not(unix))]

@@ -13,13 +13,13 @@ impl Config {
     /// Never run clients of the present list alone beside clients of the next list alone: they can hold
     /// one lock. `docs/servers.md` has the steps.
     ///
-    /// It costs no round trip, and waits for the slower of the two quorums. The release wakes a waiter,
-    /// and does not hand it the lock.
+    /// A second list costs no further round trip, but each attempt waits for the slower of the two
+    /// quorums. A release wakes a waiter, and does not hand the lock over to it.
     ///
     /// # Errors
     ///
-    /// As [`new`](Self::new); the two lists may have 32 nodes together, and a node of both has the same
-    /// database in both.
+    /// As [`new`](Self::new); together the two lists may have 32 nodes, and a node of both needs
+    /// the same database and encryption in both.
     pub fn next_nodes(
         mut self,
         nodes: impl IntoIterator<Item = impl AsRef<str>>,
@@ -50,7 +50,8 @@ impl Config {
             let index = self.nodes.iter().position(is_same).unwrap_or(self.nodes.len());
             match self.nodes.get(index) {
                 None => self.nodes.push(node),
-                // The same keys in another database are other locks, and there is one connection.
+                // A node has one connection, and so one database. The same keys in another database
+                // are other locks.
                 Some(known)
                     if (known.database(), known.encryption)
                         != (node.database(), node.encryption) =>

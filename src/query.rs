@@ -117,7 +117,7 @@ impl Reply {
         if let Self::Text(text) = self { Some(text) } else { None }
     }
 
-    /// The reply in a whole frame that a node has just read.
+    /// The reply in a whole frame that the client has just read.
     pub(crate) fn of_frame(bytes: &[u8]) -> Self {
         let frame = Decoder::new(Limits::LONG).frame(bytes).ok().flatten();
         frame.map_or(Self::Error(Cause::OddReply), |frame| Self::from(frame.reply()))

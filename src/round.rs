@@ -77,7 +77,7 @@ impl Round {
         }
     }
 
-    /// Whether the grant that was just entered is the `quorum`-th. Of two lists, the number of grants
+    /// Whether the grant that was just entered is the `quorum`-th. With two lists, the number of grants
     /// does not decide.
     #[inline]
     pub(crate) const fn is_quorum_just_met(&self, quorum: u32) -> bool {

@@ -27,24 +27,26 @@
 //!
 //! # Two lists of nodes
 //!
-//! A client with two lists needs a quorum of each, in one round: for a lock, an extension, a release
-//! and a fence. So it shares a node with each quorum of a client that has either list. A client of the
-//! old list and one of the new list share none. So start no client of the new list alone while a lease
-//! of the old list alone may live. Such leases end `max_ttl` after the last client with only the old
-//! list has ended. Fences need twice `max_clock_skew` on top. A client with two lists neither hands a
-//! lock over nor takes one over: it cannot tell by which lists another client counts.
+//! A client with two lists needs a quorum of each, in one round: for a lock, an extension, a
+//! release and a fence. So it shares a node with each quorum of a client that has either list. A
+//! client with only the old list and a client with only the new list need not share a node. So
+//! start no client of the new list alone while a lease of the old list alone may live. Such leases
+//! end `max_ttl` after the last client with only the old list has ended. Fences need twice
+//! `max_clock_skew` on top. A client with two lists neither hands a lock over nor takes one over:
+//! it cannot tell by which lists another client counts.
 //!
 //! # Nodes that forget
 //!
 //! An extension gives the token again, by `SET NX`, to a node that has forgotten it. That node has
-//! restarted, was a replica meanwhile, or was silent for the key's whole TTL. It must be admitted: one
-//! that restarted gives nobody a vote until all that it may have granted before is over. Its grant
-//! counts like an extension. A node that never granted the token gets it in the same way. Each key of
-//! a lease of several has a quorum of its own, so each is given again for itself.
+//! restarted, was a replica meanwhile, or was silent for the key's whole TTL. It must be admitted:
+//! a restarted node gives no client a vote until all that it may have granted before is over. Its
+//! grant counts like an extension. A node that never granted the token gets it in the same way. In
+//! a lease of several keys each key has its own quorum, so the client gives each key again on its
+//! own.
 //!
-//! A node that may not vote may still extend a key that it granted, if it has kept the key. That is not
-//! true of a master that may fail over: the old master may grant the key to another client meanwhile.
-//! So its extension counts only while it votes.
+//! A node that may not vote may still extend a key that it granted, if it has kept the key. A
+//! master that may fail over is an exception: the old master may grant the key to another client
+//! meanwhile. So its extension counts only while it votes.
 //!
 //! The round must be decided before the old deadline. Before it, the old votes keep everybody else from
 //! a quorum. Once the round is decided, the new votes do. The yes of a node counts for the round that
@@ -55,12 +57,13 @@
 //! left. The client also keeps the token from a node that may still run its delete. An adoption gives
 //! the token to no node: the client does not yet know of a quorum.
 //!
-//! A node may run an extension late, after its connection has ended. That creates no key. It shortens
-//! no key either, unless the client sent a longer extension later. So once an extension is longer, the
-//! client no longer asks nodes that may run an older one. A process that surely began after the last
-//! answer of the process before runs none of its extensions. If the address then leads back to an older
-//! process, that process may still run an extension of any lease, or its SET. The client then deletes
-//! each key there twice, and counts the node in no adoption until another new process is there.
+//! A node may run an extension late, after its connection has ended. That creates no key. It
+//! shortens no key either, unless the client sent a longer extension later. So once an extension is
+//! longer, the client no longer asks nodes that may run an older one. A process that surely began
+//! after its predecessor's last answer runs none of the extensions sent to the predecessor. If the
+//! address then leads back to an older process, that process may still run an extension of any
+//! lease, or its SET. The client then deletes each key there twice, and counts the node in no
+//! adoption until another new process is there.
 //!
 //! # The rule of ownership
 //!
@@ -79,19 +82,19 @@
 //! | adopted | another client has extended it on a quorum | that lease is released, given away or lost | as given away |
 //! | over | its lease, attempt or offer has ended | every node has answered the delete | deletes it, also when a late script writes it again |
 //!
-//! `detach` is refused while a node may still run a delete or an extension that names the token: a
-//! client that adopts the token could not know of that command. A client remembers ended offers for
-//! `max_ttl` and its drift, at most the last 4,096 of them. A forgotten offer can cost keys, at
-//! every node in the worst case. They stand for one TTL from the last late command that names the
-//! token; no lock is lost.
+//! The client refuses `detach` while a node may still run a delete or an extension that names the
+//! token. A client that adopts the token could not know of that command. A client remembers ended
+//! offers for `max_ttl` and its drift, at most the last 4,096 of them. A forgotten offer can leave
+//! keys behind, in the worst case on every node. They last for one TTL after the last late command
+//! that names the token. No lock is lost.
 //!
 //! Two processes may have one client id after a fork, a checkpoint, or a machine's snapshot that is
 //! resumed twice. When both have connected again, each has drawn fresh randomness, and neither
 //! deletes the other's tokens. Do not copy a process that holds a lease, lingering ones included,
 //! or that waits for one: both copies would believe that they hold it.
 //!
-//! A fork releases nothing by itself. In the child, guards, leases, clients and drivers may be
-//! dropped, and nothing is sent; a client there begins no call, and gives no lease to another call.
+//! A fork releases nothing by itself. In the child, dropping guards, leases, clients and drivers
+//! sends nothing. A client there begins no call, and gives no lease to another call.
 //! `tests/it/forks.rs` shows both.
 //!
 //! # Preconditions
@@ -104,9 +107,9 @@
 //! | 3a | nobody else publishes on the channels `redbolt:*`: what a quorum of nodes publishes there is a lock | you, by the rights of the nodes' users |
 //! | 3b | no process is copied while it holds a lease or waits for one | you |
 //! | 4 | a granted key stays for its TTL: no eviction, no FLUSHALL, no other writer | Redbolt refuses nodes that may evict; the rest is you |
-//! | 5 | a node that restarts empty does not vote until every lock it may have lost has expired | Redbolt: the restart guard; it rests on `uptime_in_seconds`, and for a node that was a replica on a marker that the first client writes there, so a node's wall clock must not jump forward while it is young; a client whose user may not write `redbolt:since:*` waits each time |
+//! | 5 | a node that restarts empty does not vote until every lock it may have lost has expired | Redbolt: the restart guard. It rests on `uptime_in_seconds`, so a young node's wall clock must not jump forward. For a node that was a replica, it rests on a marker that the first client writes there. A client whose user may not write `redbolt:since:*` waits each time |
 //! | 5a | a node that was a replica shows it to clients that meet it later | Redbolt, where the server keeps `master_replid2`: `repl-backlog-ttl` is longer than `max_ttl` and 13 s (an hour by default) |
-//! | 5b | a master that was cut off from its replicas grants for at most 13 s after one of them is promoted | Redbolt refuses a master whose writes do not need all its replicas ([`FailoverGuard`](crate::FailoverGuard)); that it knows all replicas, and a `min-replicas-max-lag` that it may not read, rest on you |
+//! | 5b | a master that was cut off from its replicas grants for at most 13 s after one of them is promoted | Redbolt refuses a master whose writes do not need all its replicas ([`FailoverGuard`](crate::FailoverGuard)). You ensure that the master knows all its replicas, and set `min-replicas-max-lag` where the client may not read it |
 //! | 5c | no node fails over and back within two seconds | you |
 //! | 6 | no node is a replica or of a cluster, and a connection stays with its server | Redbolt refuses nodes that say they are one; a proxy does not say so |
 //! | 7 | clock rates differ by less than `drift_factor` | you (1 % is a thousand times what a quartz does) |
@@ -125,8 +128,8 @@
 //!
 //! | promise | shown by |
 //! |---|---|
-//! | no two holders of one key; no key left behind; every operation ends | the simulation: production engines against models of masters with faults by seed (`tests/run simulation`; `REDBOLT_SEED=N` replays one), and its mutants, each a rule broken on purpose that the simulation must notice (`tests/run mutants`) |
-//! | a lock that is handed over is won by a quorum of nodes that wrote it, and a handed-over key that no call takes is deleted | `src/engine/tests/transfers.rs`, and the simulation, where locks are handed over in most seeds |
+//! | no two holders of one key; no key left behind; every operation ends | the simulation: production engines against models of masters, with faults by seed (`tests/run simulation`; `REDBOLT_SEED=N` replays a seed). Its mutants: each breaks a rule on purpose, and the simulation must notice it (`tests/run mutants`) |
+//! | a waiter wins a handed-over lock only by a quorum of nodes that wrote it; clients delete a handed-over key that no call takes | `src/engine/tests/transfers.rs`, and the simulation, where locks are handed over in most seeds |
 //! | the same on real servers that are killed, frozen, emptied, filled and demoted | eight processes that count under locks (`tests/run chaos`) |
 //! | several keys are held together or not at all, and no calls deadlock | `src/engine/tests/sets.rs`, `tests/it/sets.rs`, the simulation; eight processes that move money between accounts (`tests/run chaos`) |
 //! | clients of two lists exclude those of either, and clients go from one list to the next while they run | `src/engine/tests/{joint,exchange}.rs`, `tests/it/exchange.rs`, `cli/tests/it/exchange.rs`, the simulation |

@@ -60,7 +60,7 @@ index_type! {
 }
 
 index_type! {
-    /// The engine's care for a lease.
+    /// A `Keep`: the engine's record of a lease that it keeps alive.
     pub(crate) KeepIndex
 }
 

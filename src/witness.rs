@@ -13,7 +13,7 @@ pub(crate) enum Sight {
     Unheard,
     /// A safety poll found the key gone.
     PollFoundGone,
-    /// A client queued behind a client that it had itself woken.
+    /// A new call queued behind a call that its client had just woken.
     QueuedBehind,
     /// A call got its turn from another call of the same client.
     PassedWithin,
@@ -23,7 +23,7 @@ pub(crate) enum Sight {
     GaveUp,
     /// A node refused a number, and the client proposed a second one.
     SecondRound,
-    /// A node told the holder of a call whose first attempt was under way.
+    /// A node told the holder about a call while the call's first attempt was under way.
     Introduced,
     /// A lock was handed over to a waiter.
     HandedOver,

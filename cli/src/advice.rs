@@ -76,9 +76,8 @@ fn judge_node(node: &Examined, clients: &Clients, advice: &mut Advice) {
         judge.find(
             Level::Unsafe,
             format!(
-            "{reason}, so it may forget locks in a restart, and the restart guard is off: leave \
-             the guard on, or set appendonly yes, appendfsync always and no-appendfsync-on-rewrite \
-             no"
+            "{reason}, so it may forget locks in a restart, and the restart guard is off: turn the \
+             guard on, or set appendonly yes, appendfsync always and no-appendfsync-on-rewrite no"
         ));
     }
     if node.state != NodeState::Refused {
@@ -94,9 +93,9 @@ fn judge_node(node: &Examined, clients: &Clients, advice: &mut Advice) {
     judge.history(clients);
 }
 
-/// What happened to a node that waits `left` for its vote. One that restarted waits until its age is the
-/// longest TTL, give or take the drift of clocks and the whole seconds of an age. A node with a replica
-/// waits 13 s more, for it may have been promoted just before.
+/// What happened to a node that waits `left` for its vote. A node that restarted waits until its
+/// age reaches the longest TTL, with a margin for clock drift and whole seconds. A node with a
+/// replica waits 13 s more, for it may have been promoted just before.
 fn since_when(node: &Examined, left: Duration, max_ttl: Duration) -> String {
     let most = max_ttl + max_ttl / 50 + Duration::from_secs(3);
     let extra = Duration::from_secs(if node.was_replica || !node.fails_over { 0 } else { 13 });
@@ -151,8 +150,8 @@ impl Judge<'_> {
             None => {}
             Some(Cause::NoPermission) => {
                 self.degrade(
-                    "this user may take no locks, as it may not run SET: give doctor the user of \
-                     your clients (to the user of clients grant +set)",
+                    "this user may not run SET, so it can take no locks: run doctor as the user of \
+                     your clients (to that user grant +set)",
                 );
             }
             Some(Cause::KeyDenied) if clients.has_key => self.degrade(
@@ -160,8 +159,8 @@ impl Judge<'_> {
                  pattern that it matches",
             ),
             Some(Cause::KeyDenied) => self.note(
-                "the user may touch some keys only: redbolt doctor --key NAME says whether those \
-                 of your locks are among them",
+                "the user may touch only some keys: redbolt doctor --key NAME says whether the \
+                 lock NAME is one of them",
             ),
             Some(cause) => {
                 self.degrade(format!("no lock can be taken there now: {}", with_remedy(cause)));
@@ -189,9 +188,8 @@ impl Judge<'_> {
     fn scripts(&mut self) {
         if self.node.is_denied("EVAL") {
             self.note(
-                "the user may not run EVAL, so the node does not vote for locks with a fence (--fence), \
-                 and a lock that is waited for changes hands in two round trips instead of one: \
-                 grant +eval",
+                "the user may not run EVAL, so the node does not vote for locks with --fence, and \
+                 a lock goes to a waiter in two round trips instead of one: grant +eval",
             );
         } else if self.node.is_denied("DEL") {
             self.note(
@@ -226,15 +224,15 @@ impl Judge<'_> {
         }
         if !has_publish {
             self.note(
-                "the user may not use the channels redbolt:*, so a waiter is not \
-                 woken by its release: grant &redbolt:*",
+                "the user may not use the channels redbolt:*, so the release of a lock wakes no \
+                 waiter: grant &redbolt:*",
             );
         }
         if self.node.refusal(SET_MARKER) == Some(Cause::KeyDenied) {
             self.note(
-                "the user may not write the keys redbolt:since:*. When this node was a replica, or is \
-                 a master with replicas that restarts, each new client waits for the longest TTL \
-                 before the node may vote: grant ~redbolt:since:*",
+                "the user may not write the keys redbolt:since:*. After a promotion of this node, \
+                 or a restart with replicas, each new client ignores its vote for the longest TTL: \
+                 grant ~redbolt:since:*",
             );
         }
     }
@@ -250,8 +248,8 @@ impl Judge<'_> {
         }
         if node.was_asked() && node.policy.is_none() {
             self.note(
-                "does not tell its maxmemory-policy, so it may evict locks unnoticed: learn from its \
-                 operator that it is noeviction",
+                "does not tell its maxmemory-policy, so it may evict locks unnoticed: ask its \
+                 operator whether the policy is noeviction",
             );
         }
         let (most, used) = (node.maxmemory.unwrap_or(0), node.used_memory.unwrap_or(0));
@@ -277,14 +275,15 @@ impl Judge<'_> {
             );
         } else if node.fails_over && node.state == NodeState::Admitted {
             self.note(format!(
-                "connected replicas: {}. It grants no locks while a replica is away, and after a failover \
-                 or a restart it waits 13 s longer than others: prefer a master without replicas",
+                "connected replicas: {}. This master grants no locks while a replica is away. \
+                 After a failover or a restart it waits 13 s longer than others: prefer a master \
+                 without replicas",
                 node.replicas
             ));
         } else if node.was_replica && node.role.as_deref() == Some("master") {
             self.note(
-                "was a replica before it was made a master, or had replicas before it restarted, and \
-                 locks may have been lost by that: keep lock nodes without replicas",
+                "was a replica before it became a master, or had replicas before a restart, so it \
+                 may have lost locks: run lock nodes without replicas",
             );
         }
         if node.info_denied {
@@ -325,7 +324,7 @@ mod tests {
     fn a_node_without_a_vote_degrades_the_set_and_two_of_three_make_locks_impossible() {
         let table = [
             (NodeState::Refused, Cause::Eviction, "noeviction"),
-            (NodeState::Refused, Cause::Replica, "a master of its own"),
+            (NodeState::Refused, Cause::Replica, "an independent master"),
             (NodeState::Refused, Cause::Credentials, "check the user and the password"),
             (NodeState::Disconnected, Cause::ConnectionRefused, "start the server"),
         ];

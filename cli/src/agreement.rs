@@ -54,7 +54,7 @@ pub(crate) fn judge(seen: Clients, nodes: &[Examined], max_clock_skew: Duration)
         .filter_map(|client| compare(client, &seen.own, (is_guarded, fails_over)))
         .collect();
     let step = Step::of(&seen);
-    // The worst first; a sort keeps the order of the others.
+    // The worst come first. The sort is stable, so the others keep their order.
     differing.sort_by_key(|differing| differing.level != Level::Unsafe);
     let (level, text) = verdict(&seen, &differing);
     let mut checks = vec![Check { topic: "agreement", level, text }];
@@ -90,7 +90,8 @@ fn compare(
             their_lists.iter().any(|list| own_lists.iter().any(|own| is_same(list, own)))
         };
         let nodes = |lists: &[NodeList]| each(lists, |list| of(list.nodes));
-        // A name can be written in several ways, a number in one.
+        // Lists with different hashes may still name the same nodes. Lists of different lengths
+        // cannot.
         if in_both(|list, own| list.nodes == own.nodes) {
             differ("lists", false, each(their_lists, shown), each(own_lists, shown));
         } else {
@@ -110,7 +111,7 @@ fn compare(
     (!settings.is_empty()).then(|| Differing { level, client: client.clone(), settings })
 }
 
-/// Something of the list of nodes, and of the next one.
+/// `5 and next 7`: one property of the list of nodes, and the same property of the next list.
 fn each(lists: &[NodeList], show: impl Fn(&NodeList) -> String) -> String {
     lists.iter().map(show).collect::<Vec<_>>().join(" and next ")
 }
@@ -140,8 +141,8 @@ fn verdict(seen: &Clients, differing: &[Differing]) -> (Level, String) {
         let is_denied =
             |why: &Option<Unlisted>| matches!(why, Some(Unlisted::Refused(Cause::NoPermission)));
         let text = if seen.nodes.iter().any(|(_, why)| is_denied(why)) {
-            "not known: this user may not list the clients: grant it +client|list, or log in as one \
-             that may"
+            "not known: this user may not list the clients: grant it +client|list, or log in as a \
+             user that may"
                 .to_owned()
         } else {
             format!("not known: no node lists its clients: {rest}")
@@ -194,21 +195,25 @@ fn remedy(setting: &str) -> &'static str {
              in the same way, for all"
         }
         "quorum" => {
-            "give all the same --quorum: locks are safe, but some can be had with fewer nodes"
+            "give all clients the same --quorum: locks are safe, but some clients take a lock with \
+             fewer votes"
         }
         "max_ttl" => {
-            "give all the longest, with --max-ttl: else a node that forgot a lock in a restart can \
-             vote for others while that lock still stands"
+            "give all clients the longest --max-ttl: else a node that forgot a lock in a restart \
+             can vote for others while that lock still stands"
         }
         "restart_guard" => {
-            "turn it on for all, with --restart-guard: without it a node that forgot a lock in a \
-             restart votes for others at once"
+            "turn it on for all clients, with --restart-guard: without it a node that forgot a \
+             lock in a restart votes for others at once"
         }
         "failover_guard" => {
-            "turn it on for all, with --failover-guard: without it a client counts the vote of a master \
-             that was cut off beside the vote of its successor"
+            "turn it on for all clients, with --failover-guard: without it both a master that was \
+             cut off and its successor may vote"
         }
-        _ => "they share no lock with this command: if they should, give all the same --prefix",
+        _ => {
+            "they share no lock with this command: if they should, give all clients the same \
+             --prefix"
+        }
     }
 }
 

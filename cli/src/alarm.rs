@@ -1,4 +1,4 @@
-//! [`Alarm`]: waits that end at a time on the clock of the deadlines.
+//! [`Alarm`] waits until a deadline, on the clock that deadlines use.
 //!
 //! The timeout of a poll stops while the machine is suspended; the TTL of a lock does not.
 

@@ -232,13 +232,13 @@ pub(crate) struct ShareArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-With --force redbolt names the holder, asks, and takes the lock from that holder and no other: if \
-another client has got it meanwhile, that client keeps it. This does not stop the holder: it \
-keeps working until it learns of its loss, so stop it first, or let the resource refuse it by its \
-fence. The holder is told: redbolt run and elect look at once, and end CMD within their --grace. \
-If no message reaches them, they learn of it with their next extension, after a third of their \
-TTL. A holder that never extends its lock keeps working until its TTL is over. A line on stderr says \
-what redbolt has done.
+With --force redbolt names the holder, asks, and takes the lock from that holder only. A client \
+that got the lock meanwhile keeps it. This does not stop the holder, which works on until it \
+learns of its loss. Stop it first, or let the resource refuse it by its fence. redbolt tells the \
+holder: redbolt run and elect look at once, and end CMD within their --grace. If no message \
+reaches them, they learn of the loss with their next extension, after a third of their TTL. A \
+holder that never extends its lock keeps working until its TTL is over. A line on stderr says what \
+redbolt has done.
 
 Other users of this machine can see TOKEN with ps, but not a file or the environment.
 
@@ -278,13 +278,13 @@ pub(crate) struct TokenArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The nodes are searched with SCAN, 500 keys of a node at a time, so that locks get their turn in \
-between. A node that does not answer costs one --node-timeout and is left out; exit code 69 if so \
-many are left out that locks may be missing. Locks of other libraries are listed as well, and so \
-are other keys with a string of at most 255 bytes: nothing tells them apart.
+redbolt searches the nodes with SCAN, 500 keys of a node at a time, so that locks get their turn \
+in between. It leaves out a node that does not answer, after one --node-timeout. If locks may be \
+missing for that reason, the exit code is 69. It also lists locks of other libraries, and other \
+keys with a string of at most 255 bytes: nothing tells them apart.
 
-How long a lock is held is known where its holder says so beside it, as redbolt run and elect do; \
-else --long shows unknown. With --json each lock is one object on its own line.
+--long shows how long a lock has been held if its holder announces that, as redbolt run and elect \
+do. Otherwise it shows unknown. With --json each lock is one object on its own line.
 
 Example:  redbolt ls
           redbolt ls --long                       what is stuck
@@ -300,15 +300,15 @@ pub(crate) struct LsArgs {
     /// Show how long each lock has been held, longest held first
     #[arg(short, long)]
     pub(crate) long: bool,
-    /// How long to wait until each lock has a vote to spare; exit code 75 if one still has none
+    /// How long to wait until each lock has a vote to spare; exit code 75 if a lock still has none
     #[arg(short, long, value_name = "D", value_parser = duration)]
     pub(crate) wait: Option<Duration>,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-How long a lock is held is known where its holder says so beside it, as redbolt run and elect do; \
-else it is shown as unknown. q or Ctrl-C ends it.
+The view shows how long a lock has been held if its holder announces that, as redbolt run and \
+elect do. Otherwise it shows unknown. q or Ctrl-C ends it.
 
 Example:  redbolt top 'sku:*' --interval 2s")]
 pub(crate) struct TopArgs {
@@ -369,7 +369,7 @@ pub(crate) struct RunArgs {
     /// Longest time to hold the locks; then redbolt ends CMD as if a lock were lost [default: no limit]
     #[arg(long, value_name = "D", value_parser = duration)]
     pub(crate) max_hold: Option<Duration>,
-    /// Take the lock with a fence, for a single KEY; CMD finds it in its environment as
+    /// Take the lock with a fence, for a single KEY; CMD finds the fence in its environment as
     /// REDBOLT_FENCE
     #[arg(long)]
     pub(crate) fence: bool,
@@ -420,9 +420,9 @@ pub(crate) struct ElectArgs {
 
 const ELECT_HELP: &str = "\
 redbolt waits, for as long as it takes, until this candidate leads, and runs CMD. A term is a lock \
-that is extended every third of its TTL. When the term cannot be extended or is taken away, CMD \
-and its process group get TERM, and KILL before the term would have ended, as with redbolt run; \
-then redbolt waits to lead again. So CMD runs on one machine at a time.
+that redbolt extends every third of its TTL. When redbolt cannot extend the term, or loses it, CMD \
+and its process group get TERM. KILL follows before the term would have ended, as with redbolt \
+run. Then redbolt waits to lead again. So CMD runs on one machine at a time.
 
 When CMD ends by itself, redbolt resigns, so that another candidate follows at once, and ends \
 with CMD's own code. redbolt passes INT, TERM, HUP, QUIT, USR1 and USR2 on to CMD. While redbolt \
@@ -459,13 +459,13 @@ pub(crate) struct LeaderArgs {
 const RUN_HELP: &str = "\
 redbolt extends a lock every third of its TTL. It ends CMD if the lock is taken away, or less \
 than --grace of it is left. CMD and its process group get TERM. They get KILL after the grace, or \
-sooner: when the lock lasts only a quarter of the grace longer. The exit code is then 70. If \
+sooner: once the lock lasts only a quarter of the grace longer. The exit code is then 70. If \
 redbolt is stopped or hangs, its watchdog, a second process, sends that KILL. redbolt passes INT, \
 TERM, HUP, QUIT, USR1 and USR2 on to CMD. CMD is killed when redbolt is. If redbolt cannot kill a \
 process, a line on stderr names the process and the exit code is 79.
 
-A CMD that hangs holds its locks for as long as it hangs. With --max-hold it gets TERM once it \
-has run for so long, and KILL after the grace; a line on stderr says so, and the exit code is 70.
+A CMD that hangs holds its locks for as long as it hangs. With --max-hold such a CMD gets TERM at \
+that time, and KILL after the grace. A line on stderr says so, and the exit code is 70.
 
 While run waits for a lock, it names the holder or the missing nodes on stderr, after some \
 seconds and after a change.
@@ -479,8 +479,8 @@ no CMD of an earlier holder can write any more. Without --fence CMD has no REDBO
 within one lock only, so --fence takes one KEY.
 
 CMD finds the token of its locks in $REDBOLT_TOKEN, as redbolt lock prints it, and a single KEY in \
-$REDBOLT_KEY. With --slots or --read, $REDBOLT_KEY is the key of the slot. With --write it is that \
-of the gate, KEY:slot, and CMD has no token.
+$REDBOLT_KEY. With --slots or --read, $REDBOLT_KEY is the key of the slot. With --write, \
+$REDBOLT_KEY is the key of the gate, KEY:slot, and CMD has no token.
 
 With --json an error is an object; a run that succeeds adds nothing to what CMD prints.
 
@@ -497,11 +497,11 @@ Example:  redbolt run nightly-report --ttl 10s --wait 1m -- ./report.sh --all
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A node without a vote, as after a restart, counts as not answering: the verdict is unknown (exit \
-code 69) as long as such nodes may have lost a lock.
+A node without a vote, as after a restart, counts as a node that does not answer. While such nodes \
+may have lost a lock, the verdict is unknown (exit code 69).
 
-With --watch redbolt goes on until a signal ends it: a live view on a terminal, one line per change \
-elsewhere, and with --json one object per look, each on its own line.
+With --watch redbolt goes on until a signal ends it. It shows a live view on a terminal, and one \
+line per change elsewhere. With --json each look is one object on its own line.
 
 Example:  redbolt status sku:42
           redbolt status a b                      one after another; the highest exit code
@@ -553,7 +553,7 @@ The file has one line for each setting, named as its option:
 
   nodes = [\"redis://10.0.0.1\", \"redis://10.0.0.2\", \"redis://10.0.0.3\"]
   max-ttl = \"30s\"
-  password-file = \"password\"     counts from the directory of the file
+  password-file = \"password\"     relative to the directory of this file
 
 Example:  redbolt config
           redbolt config --config ./trial.toml --json")]

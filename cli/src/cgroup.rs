@@ -1,8 +1,8 @@
 //! [`Cgroup`]: a control group of the command alone, where this user may make one.
 //!
 //! The kernel kills all members of such a group at once, whatever user, session or parent they
-//! have. It takes a cgroup of version 2 that is root's or delegated, and Linux 5.14.
-//! Where there is none, [`Descendants`](crate::descendants::Descendants) does what it can.
+//! have. It needs Linux 5.14, and a cgroup of version 2 in which this user may make cgroups. Where
+//! there is none, [`Descendants`](crate::descendants::Descendants) does what it can.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -72,7 +72,7 @@ impl Cgroup {
         events.is_ok_and(|events| events.lines().any(|line| line == "populated 1"))
     }
 
-    /// Removes it, unless processes go on that the command has left behind.
+    /// Removes the cgroup, unless processes that the command left behind still run in it.
     pub(crate) fn remove(&self) {
         let _ = fs::remove_dir(&self.folder);
     }

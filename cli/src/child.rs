@@ -2,9 +2,9 @@
 //! the process that started it, here called `run`, unless `run` may not kill it.
 //!
 //! `run` starts its own binary a second time with [`HIDDEN`]. This process asks the kernel to kill
-//! it when `run` dies, and waits until the watchdog knows it. Then it takes the terminal if there is
-//! one, and becomes the command. Processes that the command starts are descendants of `run`, in
-//! whatever group, and `run` kills them with it.
+//! it when `run` dies, and waits until the watchdog knows it. Then it takes the terminal if there
+//! is one, and becomes the command. Processes that the command starts are descendants of `run`, in
+//! whatever group, and `run` kills them with the command.
 //!
 //! # Invariants
 //!
@@ -124,7 +124,7 @@ impl Group {
     }
 
     /// Whether the command has ended; it is not reaped yet. Undoes a suspension from the keyboard:
-    /// the lock would run out without the command, and the caller would wait for both.
+    /// otherwise `run` would keep the lock for a command that stands still.
     pub(crate) fn has_ended(&self) -> io::Result<bool> {
         self.descendants.reap([self.pid, self.watchdog.pid()?]);
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;

@@ -2,12 +2,13 @@
 //! session or process group.
 //!
 //! `run` is the subreaper of the command: the kernel makes it the parent of a process whose own
-//! parent ends. So every process that the command starts stays below `run`.
-//! Where `run` may make a cgroup, the kernel also kills those that `run` may not see or kill.
+//! parent ends. So every process that the command starts stays below `run`. Where `run` may make a
+//! cgroup, the kernel also kills processes that `run` may not see or kill.
 //!
 //! # Invariants
 //!
-//! - A process that has got the number of another is not killed: the times of their starts differ.
+//! - `run` does not kill a process that reuses the number of a descendant: their start times
+//!   differ.
 //! - `run` does not touch a child that it had before the command, nor that child's descendants.
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
@@ -73,7 +74,7 @@ mod linux {
             set_child_subreaper(Some(own))?;
             let root = Process::read(own).map(|own| own.identity);
             let mut others = Vec::new();
-            // Usually it has none, and then it need not look through all processes.
+            // Usually this process has no child yet, and need not look through all processes.
             if waitid(Id::All, ENDED) != Err(nix::Error::ECHILD) {
                 let children = processes::all().into_iter().filter(|it| it.parent == Some(own));
                 others.extend(children.map(|child| child.identity));
@@ -81,8 +82,8 @@ mod linux {
             Ok(Self { cgroup: Cgroup::make(), root, members: HashSet::new(), others })
         }
 
-        /// The descendants of this process's parent; none if it has ended. `cgroup` is its
-        /// [`cgroup`](Self::cgroup).
+        /// The descendants of this process's parent; none if the parent has ended. `cgroup` is the
+        /// parent's [`cgroup`](Self::cgroup).
         pub(crate) fn of_parent(
             parent: Pid,
             cgroup: &OsStr,
@@ -115,7 +116,7 @@ mod linux {
             let _ = Cgroup::named(cgroup).map(|cgroup| cgroup.enter());
         }
 
-        /// All have ended, or go on by themselves.
+        /// Removes the cgroup, unless descendants still run in it.
         pub(crate) fn forget(&self) {
             if let Some(cgroup) = &self.cgroup {
                 cgroup.remove();
@@ -128,7 +129,7 @@ mod linux {
             self.look();
         }
 
-        /// Reaps the ended processes that this one inherited, or had before the command. Stops at an
+        /// Reaps ended children that this process inherited, or had before the command. Stops at an
         /// ended child for which other code waits.
         pub(crate) fn reap(&self, awaited: [Pid; 2]) {
             while let Ok(WaitStatus::Exited(pid, _) | WaitStatus::Signaled(pid, ..)) =

@@ -18,7 +18,7 @@ use crate::session::Session;
 use crate::waiting::Waiting;
 use crate::{settings, work};
 
-/// The TTL where none is given: how long after the death of a leader another leads.
+/// The default TTL. After the death of a leader, another leads within this time.
 const TTL: Duration = Duration::from_secs(3);
 
 pub(crate) fn run(global: &Global, args: &ElectArgs) -> Result<(), Failure> {

@@ -32,7 +32,7 @@ pub(crate) struct Examined {
     pub(crate) used_memory: Option<u64>,
     pub(crate) evicted: u64,
     pub(crate) replicas: u64,
-    /// It has had replicas, or a master, by its backlog.
+    /// It has replicas, or its replication backlog shows that it had replicas or a master.
     pub(crate) fails_over: bool,
     pub(crate) was_replica: bool,
     pub(crate) uptime: Option<Duration>,

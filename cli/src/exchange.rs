@@ -62,13 +62,13 @@ impl Step {
                 "give both lists to the clients that have only the present one".to_owned()
             }
             (0, ..) if others > 0 || silent > 0 => format!(
-                "{others} have other lists or do not tell theirs, and {silent} nodes do not list their \
-                 clients: so it is not known whether a client has the present list alone"
+                "{others} have other lists or do not tell theirs, and {silent} nodes do not list \
+                 their clients, so it is not known whether a client has the present list alone"
             ),
             (0, 1.., _) => format!(
-                "give them the next list alone, but not before {wait} (with fences, {skew} more) have passed \
-                 since the last client of the present list alone ended or got both; the doctor sees \
-                 connected clients only"
+                "give them the next list alone, once {wait} (with fences, {skew} more) have passed \
+                 since the last client of the present list alone ended or got both. The doctor \
+                 sees connected clients only"
             ),
             (0, 0, 1..) => "the nodes that are in the present list alone may be stopped".to_owned(),
             (0, 0, 0) => "no client with these lists is connected".to_owned(),
@@ -90,16 +90,8 @@ mod tests {
         for (counts, level, said) in [
             ([3, 0, 0, 0, 0], Level::Note, "give both lists to the clients that have only"),
             ([1, 2, 0, 0, 1], Level::Note, "give both lists to the clients that have only"),
-            (
-                [0, 3, 0, 0, 0],
-                Level::Note,
-                "not before 30.0 s (with fences, 2.0 s more) have passed",
-            ),
-            (
-                [0, 2, 1, 0, 0],
-                Level::Note,
-                "not before 30.0 s (with fences, 2.0 s more) have passed",
-            ),
+            ([0, 3, 0, 0, 0], Level::Note, "once 30.0 s (with fences, 2.0 s more) have passed"),
+            ([0, 2, 1, 0, 0], Level::Note, "once 30.0 s (with fences, 2.0 s more) have passed"),
             ([0, 3, 0, 1, 0], Level::Note, "it is not known"),
             ([0, 3, 0, 0, 1], Level::Note, "it is not known"),
             ([1, 2, 1, 0, 0], Level::Unsafe, "can hold the same lock"),

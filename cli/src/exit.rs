@@ -109,7 +109,8 @@ impl Failure {
         Ok(())
     }
 
-    /// Reports each failure of a command that goes from lock to lock. Its code is the highest of them.
+    /// Reports each failure of a command that goes from lock to lock. The highest of their codes is
+    /// the code of the command.
     pub(crate) fn of_each(
         results: impl Iterator<Item = Result<(), Self>>,
         json: bool,
@@ -272,9 +273,10 @@ const HELD: Denied = (Cause::Held.name(), Cause::Held.text());
 /// Why a node does not extend a lock.
 const GONE: Denied = ("gone", "not there with this token");
 
-/// The code of a command that had no quorum, by the cause of each node. Rights are missing if the nodes
-/// that refuse the user make a quorum together with the nodes that answer. A node counts as one that
-/// answers if the client did not wait for its answer. So the order of the answers changes nothing.
+/// The code of a command that had no quorum, by the cause of each node. Rights are missing if the
+/// nodes that refuse the user make a quorum together with the nodes that answer. A node whose
+/// answer the client did not wait for counts as a node that answers. So the order of the answers
+/// changes nothing.
 fn code_without_quorum(causes: impl Iterator<Item = Cause>, quorum: u32) -> u8 {
     let (mut refused, mut others) = (0, 0);
     for cause in causes {
@@ -389,14 +391,14 @@ impl From<LockError> for Failure {
         match &error {
             LockError::Taken(ballot) => {
                 let failure = Self::ballot(TAKEN, "taken", "", ballot);
-                Self { message: "the lock is taken: another holds it".to_owned(), ..failure }
+                Self { message: "the lock is taken: another client holds it".to_owned(), ..failure }
             }
             LockError::NoQuorum(ballot) => {
                 let hint = fence_remedy(ballot).unwrap_or(DOCTOR);
                 Self::no_quorum("no quorum", ballot).hint(hint)
             }
             LockError::Expired(ballot) => {
-                let what = "a quorum granted too late for the TTL, take a longer one";
+                let what = "a quorum granted too late for the TTL, take a longer TTL";
                 Self::ballot(NO_QUORUM, "expired", what, ballot)
             }
             LockError::Lost => Self::new(LOST, "lost", error.to_string()),

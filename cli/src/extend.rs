@@ -31,7 +31,7 @@ pub(crate) fn run(global: &Global, args: &ExtendArgs) -> Result<(), Failure> {
              may undo it"
         ));
     }
-    // The lock was held before and stays held: nobody releases a lease that outlives its driver.
+    // The lock was held before and stays held: a lease that outlives its driver releases nothing.
     session.close();
     result
 }

@@ -85,8 +85,8 @@ fn quorum(nodes: &[&Examined], quorum: usize, clients: &Clients) -> (Level, Stri
         let well = voting + denied.count();
         if well >= quorum {
             let text = format!(
-                "{well} of {count} nodes vote, and this user may take no locks: give doctor the user \
-                 of your clients"
+                "{well} of {count} nodes vote, and this user may take no locks: run doctor as the \
+                 user of your clients"
             );
             return (Level::Unsafe, text);
         }

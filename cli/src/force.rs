@@ -21,7 +21,7 @@ use crate::terminal::{error_width, wrap};
 use crate::unlock::too_few;
 use crate::{clock, holders, inspect, look};
 
-/// How long a waiter may take to get a lock that was taken away, before the command looks for it.
+/// How long the command gives a waiter to get the lock, before it looks for the next holder.
 const MOMENT: Duration = Duration::from_millis(100);
 
 const CONSEQUENCE: &str = "The holder is not stopped: it keeps working until it learns of its loss. \
@@ -69,7 +69,7 @@ pub(crate) fn run(global: &Global, args: &UnlockArgs) -> Result<(), Failure> {
     Ok(say(format_args!("{key} is taken from {who}{}", next.unwrap_or_default()))?)
 }
 
-/// The reason why no client holds the lock that the command could take.
+/// Why the lock has no holder from which the command could take it.
 fn nobody(seen: &SeenLock, key: &str, quorum: u32) -> Failure {
     match seen.verdict {
         Verdict::Free => Failure::new(LOST, "not_held", format!("{key} is free")),

@@ -37,8 +37,8 @@ pub(crate) fn named(client: ClientId, name: Option<&ClientName>, address: Option
     }
 }
 
-/// For how long it has held the lock, by its wall clock and this machine's; `None` if it does not
-/// tell.
+/// For how long the holder has held the lock, by its wall clock and this machine's; `None` if it
+/// does not tell.
 pub(crate) fn held_for(holder: &Holder) -> Option<Duration> {
     holder.by.since.map(|since| wall().duration_since(since).unwrap_or_default())
 }
@@ -99,7 +99,7 @@ fn name_json(name: Option<&ClientName>) -> Value {
 pub(crate) fn why_unlisted(holder: &Holder) -> Option<&'static str> {
     let is_unlisted = holder.by.client.is_some() && holder.listed.is_none();
     is_unlisted.then_some(
-        "no node lists this client: it has ended, or is a script's redbolt lock, or this user may not \
+        "no node lists this client: it has ended (redbolt lock ends at once), or this user may not \
          run CLIENT LIST",
     )
 }

@@ -28,7 +28,7 @@ pub(crate) fn client(global: &Global) -> Result<(Client, Config), Failure> {
     client_until(global, None)
 }
 
-/// As [`client`]. Like all these functions, it fails once one of `signals` has arrived.
+/// As [`client`]. It fails once one of `signals` has arrived.
 pub(crate) fn client_until(
     global: &Global,
     signals: Option<&Signals>,

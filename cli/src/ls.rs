@@ -29,7 +29,7 @@ pub(crate) fn run(global: &Global, args: &LsArgs) -> Result<(), Failure> {
     let lists = settings::quorums(global, &config)?;
     let limit = usize::try_from(args.limit).unwrap_or(usize::MAX);
     let end = args.wait.map(|wait| now() + wait);
-    // Tell a user who waits also of locks that could never have a vote to spare.
+    // With `--wait`, report even locks that can never have a vote to spare.
     let is_strict = args.wait.is_some() && need_all(&lists);
     let mut before = None;
     let (mut listing, count, is_unknown) = loop {
@@ -114,13 +114,13 @@ fn left_out(listing: &Listing) -> Option<String> {
     Some(format!("not searched: {left_out}; {hint}"))
 }
 
-/// Whether a lock of these lists needs the votes of all nodes of one.
+/// Whether a lock of these lists needs the votes of all nodes of a list.
 pub(crate) fn need_all(lists: &[(NodeMask, usize)]) -> bool {
     lists.iter().any(|&(list, quorum)| list.into_iter().count() <= quorum)
 }
 
 /// Names and tokens of the locks that would not survive the loss of one node more. Locks that need
-/// the votes of all nodes count only if the user `is_strict`.
+/// the votes of all nodes count only if `is_strict` is set.
 pub(crate) fn without_spare(listing: &Listing, is_strict: bool) -> BTreeSet<(Vec<u8>, Vec<u8>)> {
     let name = |lock: &SeenLock| {
         let holder = lock.holder.as_ref().filter(|_| lock.is_tight || is_strict)?;
@@ -152,7 +152,7 @@ fn json(lock: &SeenLock) -> Value {
     })
 }
 
-/// For how long its holder has had it, according to the holder.
+/// For how long the holder has held the lock, according to the holder.
 pub(crate) fn held_for(lock: &SeenLock) -> Option<Duration> {
     holders::held_for(lock.holder.as_ref()?)
 }

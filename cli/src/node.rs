@@ -28,7 +28,7 @@ pub(crate) fn run(global: &Global, args: &NodeArgs) -> Result<(), Failure> {
         say(urls.join("\n"))?;
     }
     if io::stderr().is_terminal() {
-        note(format_args!("they run until Ctrl-C; REDBOLT_NODES={}", urls.join(",")));
+        note(format_args!("the nodes run until Ctrl-C; REDBOLT_NODES={}", urls.join(",")));
     }
     while signals.wait(Duration::from_secs(3600)).is_none() {}
     Ok(())

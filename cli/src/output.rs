@@ -80,8 +80,8 @@ pub(crate) fn us(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// The texts about nodes, each once, behind the names of its nodes. If a text is about all `count`
-/// nodes, and they are several, their name is `all`.
+/// Each text about nodes once, with the names of its nodes in front. If a text is about all `count`
+/// nodes, and there are several, `all` replaces the names.
 pub(crate) fn together<'a>(
     said: impl Iterator<Item = (&'a str, &'a str)>,
     count: usize,

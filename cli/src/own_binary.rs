@@ -7,7 +7,8 @@ use std::process::{Child, Command};
 
 use rustix::process::Pid;
 
-/// Starts it with `hidden` as its first argument, in its own process group.
+/// The command that starts this binary with `hidden` as its first argument, in its own process
+/// group.
 pub(crate) fn command(hidden: &str) -> io::Result<Command> {
     let mut command = Command::new(path()?);
     command.arg(hidden).process_group(0);

@@ -8,7 +8,8 @@ use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_si
 
 use crate::output::shown;
 
-/// A number, and when its process started, in ticks of the kernel: the kernel uses numbers again.
+/// A process number, and when the process started, in ticks of the kernel: the kernel reuses
+/// numbers.
 pub(crate) type Identity = (Pid, u64);
 
 #[derive(Debug)]

@@ -1,7 +1,7 @@
-//! A command that goes on for long takes other nodes from its settings file.
+//! A long-running command takes new nodes from its settings file.
 //!
-//! A thread looks at the file, because a file system may hang. No signal tells it to: HUP belongs to CMD,
-//! and to terminals.
+//! A thread looks at the file, because a file system may hang. No signal tells the thread to look:
+//! HUP belongs to CMD, and to terminals.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ pub(crate) struct Reload {
     named: Receiver<Named>,
     /// When the next look at what the thread has found is due.
     pub(crate) due: Instant,
-    /// The file named lists that the driver does not use yet.
+    /// The driver is still changing to the lists in the file.
     is_exchanging: bool,
 }
 
@@ -50,7 +50,7 @@ impl Reload {
         Ok(Some(Self { file, named, due: now() + EVERY, is_exchanging: false }))
     }
 
-    /// Takes the nodes of the file, if they have changed. Those that are wrong change nothing.
+    /// Takes the nodes of the file, if they have changed. Wrong nodes change nothing.
     ///
     /// # Errors
     ///

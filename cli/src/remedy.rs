@@ -12,8 +12,8 @@ pub(crate) fn told(notice: &Notice) -> String {
     }
 }
 
-/// The remedy if nodes did not vote only because of the fence. Locks without a fence are not
-/// affected, and the doctor does not see all of this.
+/// The remedy if a node did not vote because of the fence alone. The doctor does not see every such
+/// cause.
 pub(crate) fn fence_remedy(ballot: &Ballot) -> Option<&'static str> {
     let has = |wanted: Cause| {
         let is_it =
@@ -25,7 +25,8 @@ pub(crate) fn fence_remedy(ballot: &Ballot) -> Option<&'static str> {
     causes.into_iter().find(|cause| has(*cause)).map(remedy)
 }
 
-/// The cause and its remedy. Some causes hint at a remedy in brackets, for people who see no more.
+/// The cause and its remedy. Some causes have a short remedy in brackets, for people who see only
+/// the cause; the full remedy replaces it.
 pub(crate) fn with_remedy(cause: Cause) -> String {
     use Cause::{Eviction, InfoDenied, NoDialect, NoScripts, Protected};
     use Cause::{TlsTimeout, TlsWanted, Unguarded};
@@ -42,7 +43,7 @@ pub(crate) fn remedy(cause: Cause) -> &'static str {
     match cause {
         Cause::Eviction => "set maxmemory-policy noeviction there",
         Cause::Replica | Cause::MasterDown => {
-            "name a master of its own in its place (replicaof no one)"
+            "name an independent master in its place, or make this node a master (replicaof no one)"
         }
         Cause::Cluster | Cause::Sentinel => "name a standalone server in its place",
         Cause::Duplicate => "name each server once, by one address",
@@ -62,21 +63,24 @@ pub(crate) fn remedy(cause: Cause) -> &'static str {
         Cause::Network => "check the host, the network and firewalls",
         Cause::NameUnknown => "check the host name",
         Cause::TlsTimeout => {
-            "check that the port is its TLS port (redis:// for a plain one), and that it is alive"
+            "check that the port is the server's TLS port (redis:// for a plain port), and that \
+             the server is alive"
         }
-        Cause::NoTls => "name its TLS port, or write redis:// for a plain one",
+        Cause::NoTls => "name its TLS port, or write redis:// for a plain port",
         Cause::TlsWanted => {
             "write rediss:// if it is a TLS port; else look whether a proxy or maxclients is in the way"
         }
         Cause::CertificateUntrusted => {
-            "name the CA that signed it (--tls-ca); one signed by itself must not be a CA (CA:FALSE)"
+            "name the CA that signed the certificate (--tls-ca); a self-signed certificate must \
+             not be a CA (CA:FALSE)"
         }
         Cause::CertificateExpired => "renew it there, or set this machine's clock",
         Cause::CertificateName => {
             "name the node as its certificate does, or issue one with this name (subjectAltName)"
         }
         Cause::ClientCertificate => {
-            "give one that a CA in its tls-ca-cert-file signed (--tls-cert, --tls-key)"
+            "give a certificate that a CA in the server's tls-ca-cert-file signed (--tls-cert, \
+             --tls-key)"
         }
         Cause::TlsFailed => {
             "look at tls-protocols and tls-ciphers there (TLS 1.2 or 1.3 is needed)"

@@ -46,7 +46,7 @@ impl ShareArgs {
         self.slots.is_some() || self.read || self.write
     }
 
-    /// So much of each lock as the command line says.
+    /// `options` with the share of the lock that the command line asks for.
     fn of(&self, options: LockOptions) -> LockOptions {
         let readers = self.readers.into();
         match self {

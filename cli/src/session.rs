@@ -176,8 +176,8 @@ impl Session {
         }
     }
 
-    /// Takes the locks of all keys as `acquire` says: one attempt, or as many as fit into `wait`,
-    /// which begins after the nodes' time to connect.
+    /// Takes the locks of all keys as `acquire` says: one attempt, or as many as fit into `wait`.
+    /// The wait begins after the nodes' time to connect.
     pub(crate) fn lock(
         &mut self,
         keys: &[&[u8]],

@@ -103,7 +103,7 @@ pub(crate) fn max_ttl(global: &Global) -> Duration {
     global.max_ttl.unwrap_or(MAX_TTL)
 }
 
-/// The TTL that was given, else the default, which follows the longest TTL of any client.
+/// The TTL that was given, else `default` or the longest TTL of any client, whichever is shorter.
 pub(crate) fn ttl(global: &Global, given: Option<Duration>, default: Duration) -> Duration {
     given.unwrap_or_else(|| default.min(max_ttl(global)))
 }

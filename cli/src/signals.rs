@@ -1,6 +1,7 @@
 //! Signals as values: all threads block them, except one thread that waits for them.
 //!
-//! Children inherit the blocked set, so each child lifts it with [`unblock`].
+//! Children inherit the blocked set, so the command's process lifts it with [`unblock`] before it
+//! becomes the command.
 
 use std::fs;
 use std::io;

@@ -24,7 +24,7 @@ pub(crate) struct Setting {
     pub(crate) name: &'static str,
     /// In words of the documentation; empty if there is none.
     pub(crate) default: &'static str,
-    /// Whether it is a path; a path in the file counts from the file's directory.
+    /// Whether it is a path; a path in the file is relative to the file's directory.
     is_path: bool,
     /// The value in force, without a password; `None` for the default.
     pub(crate) get: fn(&Global) -> Option<String>,
@@ -131,7 +131,7 @@ fn shown_path(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// Fills the settings of `global` that no option has from the environment and the file.
+/// Fills the settings that no option gave, from the environment and the file.
 pub(crate) fn fill(global: &mut Global) -> Result<Origins, Failure> {
     let lists =
         [("nodes", "NODES", &global.nodes), ("next-nodes", "NEXT_NODES", &global.next_nodes)];
@@ -139,7 +139,7 @@ pub(crate) fn fill(global: &mut Global) -> Result<Origins, Failure> {
         if nodes.as_deref().is_some_and(|nodes| nodes.split(',').any(has_password)) {
             return Err(Failure::usage(format!(
                 "--{option} holds a password, which ps shows to other users: name the nodes in \
-                 REDBOLT_{variable} or in the file of redbolt config, or the password with \
+                 REDBOLT_{variable} or in the file of redbolt config, or give the password with \
                  --password-file",
             )));
         }
@@ -245,7 +245,7 @@ fn read(global: &Global) -> Result<Option<(PathBuf, Table)>, Failure> {
         .clone()
         .or_else(|| env::var_os(FILE_VARIABLE).filter(|file| !file.is_empty()).map(PathBuf::from));
     let Some(file) = named.clone().or_else(usual_file) else { return Ok(None) };
-    // One that may not be looked at is an error behind this.
+    // If this process may not look at the file, `table_of` reports the error.
     if named.is_none() && fs::exists(&file).is_ok_and(|is_there| !is_there) {
         return Ok(None);
     }
@@ -267,8 +267,8 @@ fn table_of(file: &Path) -> Result<Table, Failure> {
     })
 }
 
-/// The file in the user's own directory. One in the working directory would give a command that
-/// runs elsewhere other nodes, and so no lock in common with this command.
+/// The file in the user's own directory. With a file in the working directory, a command that runs
+/// elsewhere would use other nodes, and so no lock in common with this command.
 fn usual_file() -> Option<PathBuf> {
     let dir = |name| env::var_os(name).map(PathBuf::from).filter(|dir| dir.is_absolute());
     let config = dir("XDG_CONFIG_HOME").or_else(|| dir("HOME").map(|home| home.join(".config")))?;

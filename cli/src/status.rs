@@ -90,7 +90,7 @@ impl SeenLock {
             (None, Verdict::Free) => format!("{key} is {}", paint.green("free")),
             (None, Verdict::Split) => format!(
                 "{key} is {}: {with_key} of {count} nodes hold it, and no token has the {quorum} \
-                 votes of a lock; an attempt is under way, or has failed and {}",
+                 votes of a lock. An attempt is under way, or has failed and {}",
                 paint.red("split"),
                 self.end_of_keys(),
             ),

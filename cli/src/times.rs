@@ -14,7 +14,7 @@ pub(crate) fn histogram() -> Result<Histogram<u64>, Failure> {
         .map_err(|error| Failure::system(error.to_string()))
 }
 
-/// The time that this part of the calls did not exceed.
+/// The time that the fraction `quantile` of the calls did not exceed.
 pub(crate) fn at(nanos: &Histogram<u64>, quantile: f64) -> Duration {
     Duration::from_nanos(nanos.value_at_quantile(quantile))
 }
@@ -35,7 +35,7 @@ pub(crate) fn percentiles(nanos: &Histogram<u64>) -> Value {
     QUANTILES.iter().map(|&(name, quantile)| (name.to_owned(), value(quantile))).collect()
 }
 
-/// Microseconds to a tenth below a millisecond.
+/// As [`short`], but with tenths of microseconds for times below a millisecond.
 pub(crate) fn precise(duration: Duration) -> String {
     if duration < Duration::from_millis(1) {
         format!("{:.1} us", duration.as_secs_f64() * 1e6)

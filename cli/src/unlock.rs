@@ -33,8 +33,10 @@ fn report(
         Ok(Unlocked::Released) if json => Ok(say(json!({"key": key, "released": true}))?),
         Ok(Unlocked::Released) => Ok(say(format_args!("{key} is released"))?),
         Err(UnlockError::NotHeld) => {
-            let message =
-                format!("{key} is not held with this token: it is over, or was released before");
+            let message = format!(
+                "{key} is not held with this token: the lock is over, or was released \
+                    before"
+            );
             let failure = Failure::new(LOST, "not_held", message);
             let is_of_set = token.contains(&b',');
             Err(if is_of_set {
@@ -43,7 +45,7 @@ fn report(
                 failure
             })
         }
-        // The answers to a delete name no cause, and those to a question do.
+        // The answers to a delete name no cause, so the command also asks for the holder.
         Ok(_) => Err(match inspect::leader(client, name) {
             Ok(seen) => too_few(&key).unseen(&seen.nodes, client.quorum()),
             Err(_) => too_few(&key).away(&client.nodes().wait(), client.quorum()),

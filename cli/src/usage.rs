@@ -134,14 +134,14 @@ fn unexpected(error: &clap::Error) -> Option<String> {
     if !has_dashes && (typed.len() > 2 || command == "elect") {
         return Some(behind_dashes(&command, &typed));
     }
-    // clap's own tip is to write it behind the dashes, where it would belong to CMD.
+    // clap's own tip would put the option behind the dashes, where it would belong to CMD.
     let tip = text_of(error, ContextKind::SuggestedArg);
     let tip = tip.map_or_else(String::new, |tip| format!("; did you mean {tip}?"));
     Some(format!("unexpected argument '{shown}'{tip}"))
 }
 
-/// The option in front of a negative number or duration, which clap takes for an option, and the
-/// number. Any other text may be a token.
+/// An option and its negative value, which clap takes for another option. Any other text may be a
+/// token, so it is not repeated.
 fn negative(word: &str) -> Option<(String, String)> {
     let words: Vec<String> = words().map(|word| word.to_string_lossy().into_owned()).collect();
     let is_number = |value: &str| {

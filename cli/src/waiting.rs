@@ -18,8 +18,8 @@ use crate::{holders, inspect, look};
 /// How long a command waits before it asks the nodes why.
 const FIRST: Duration = Duration::from_secs(2);
 
-/// The least time between two lines. It doubles with each look, up to [`PAUSE_MAX`]: a list of the
-/// clients costs the nodes time.
+/// The least time between two looks. The usual pause begins with it and doubles up to
+/// [`PAUSE_MAX`]: a list of clients costs the nodes time.
 const PAUSE: Duration = Duration::from_secs(5);
 
 const PAUSE_MAX: Duration = Duration::from_secs(60);
@@ -62,8 +62,8 @@ enum Why {
     NoQuorum(u32),
     /// A lock and its holder.
     Held(String),
-    /// The nodes do not let this user see the holder.
-    HeldByAnother,
+    /// A lock is held, but the nodes do not let this user see the holder.
+    HolderUnknown,
     /// Others hold slots that the command needs.
     NoSlot,
     /// The lock changes hands, is free, or a node has just begun to hang.
@@ -118,7 +118,8 @@ impl Teller {
             return Some(Why::NoSlot);
         }
         let mut why = Why::Unclear;
-        // From the last on: this call may itself hold those before the one that it waits for.
+        // The last key comes first: this call may itself hold the keys before the key that it waits
+        // for.
         for key in self.keys.iter().rev() {
             let seen = inspect::holder(client, key).ok()?;
             if let Some(other) = seen.other_data() {
@@ -134,7 +135,7 @@ impl Teller {
             }
             let is_denied = |node: &NodeKey| node.state == KeyState::Error(Cause::NoPermission);
             if nodes.iter().any(is_denied) {
-                why = Why::HeldByAnother;
+                why = Why::HolderUnknown;
             }
         }
         Some(why)
@@ -158,7 +159,7 @@ impl Teller {
                 let slots = slots_of(&self.keys.concat());
                 format!("waits for {key}: redbolt ls {slots} shows the holders of its slots")
             }
-            Why::HeldByAnother | Why::Unclear => {
+            Why::HolderUnknown | Why::Unclear => {
                 format!("waits for {key}: this user may not see who holds it")
             }
         }

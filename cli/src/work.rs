@@ -128,7 +128,7 @@ pub(crate) struct Ended {
     lost: Option<LostCause>,
     /// Why this process may take no lock any more.
     stale: Option<Failure>,
-    /// For how long it may hold its locks, if it was told to end because of that.
+    /// The value of `--max-hold`, if the command was told to end because that time was over.
     held_for: Option<Duration>,
     /// The last signal passed on to it that ends processes.
     signal: Option<Signal>,
@@ -180,7 +180,7 @@ pub(crate) fn under(
 /// variable that it does not have is unset, even if this process inherited it.
 fn environment(names: &[&[u8]], lease: &Lease) -> [(&'static str, Option<OsString>); 4] {
     let only = (names.len() == 1).then_some(lease);
-    // A writer holds more keys than the one that has its name.
+    // A writer's lease has more keys than the user named, so no single token belongs to the name.
     let is_named = lease.keys().count() == names.len();
     let fence = only.and_then(Lease::fence);
     [
@@ -271,7 +271,7 @@ struct Hold {
 }
 
 impl Hold {
-    /// For how long the command could hold its locks, if that is over.
+    /// The value of `--max-hold`, if that time is over.
     fn over(&self) -> Option<Duration> {
         self.max.filter(|_| self.is_over)
     }
@@ -371,8 +371,8 @@ impl Watch<'_> {
         }
     }
 
-    /// Reports, once, that the command goes on after a signal that ends processes: it may hang or
-    /// be stopped, and the lock is kept for it.
+    /// Reports, once, that the command goes on after a signal that ends processes. It may hang or
+    /// be stopped, and `run` keeps the lock for it.
     fn say_still_runs(&mut self) {
         self.say_at = None;
         let Some(signal) = self.signal.filter(|_| !self.limit.is_told) else { return };
@@ -406,7 +406,7 @@ impl Watch<'_> {
     /// Leaves the locks to end by themselves, because the command goes on.
     fn abandon(&mut self, survivors: &[Survivor]) -> Failure {
         self.group.take_terminal();
-        // Its drop would release the locks.
+        // The drop of the lease would release the locks.
         std::mem::forget(self.held.take());
         let why = self.hold.over().map_or_else(
             || were_lost(&self.names, self.lost),
@@ -416,7 +416,7 @@ impl Watch<'_> {
         Failure::new(NOT_KILLED, "not_killed", message).hint("end it yourself")
     }
 
-    /// Releases the locks; no signal interrupts that. Whether they were held until then.
+    /// Releases the locks; no signal interrupts that. Returns whether they were held until then.
     fn release(&mut self) -> Result<bool, Failure> {
         let Some(lease) = self.held.take() else { return Ok(false) };
         let is_in_time = lease.is_valid();

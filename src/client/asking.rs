@@ -5,8 +5,8 @@
 //! # Invariants
 //!
 //! - A lease that lingers is its queue's holder, and no call waits in that queue.
-//! - The client releases such a lease as soon as the I/O thread hears that another process waits,
-//!   and when its time to linger is over. If a lease does not suit the next call, the client
+//! - The client releases such a lease as soon as the driving thread hears that another client
+//!   waits, and when its time to linger is over. If a lease does not suit the next call, the client
 //!   releases the lease before that call.
 
 use std::cmp::Reverse;
@@ -16,7 +16,7 @@ use super::calls::{
     CallIndex, CallKind, CallResult, Listener, QueueIndex, Refused, Remains, Stage,
 };
 use super::counting::Moment;
-use super::rules::Rules;
+use super::policy::Policy;
 use super::span::CallSpan;
 use super::table::{Command, Table, Task};
 use crate::driver::Lease;
@@ -65,7 +65,7 @@ impl Table {
             self.calls.at_mut(call).span = span.take();
             self.next_due = self.next_due.min(patience.ends).min(holder_ends);
         } else if let Some(holder) = holder {
-            // An attempt would be in vain: this process holds the key itself.
+            // An attempt would be in vain: this client holds the key itself.
             self.queues.leave(queue);
             self.calls.close(call);
             return Err(LockError::Taken(self.lists.queued_ballot(holder.votes)));
@@ -197,9 +197,9 @@ impl Table {
         Listener::None
     }
 
-    /// Takes back a lease that a call has won and its caller has not taken: the next call in the
-    /// queue gets it. An adopted lock stays as it is, because its last holder may still hold it.
-    /// Any other reply comes back.
+    /// Takes back a lease that a call has won and its caller has not taken, as
+    /// [`give_back`](Self::give_back) does. An adopted lock stays as it is, because its last holder
+    /// may still hold it. Any other reply comes back.
     pub(super) fn take_back(
         &mut self,
         queue: Option<QueueIndex>,
@@ -230,7 +230,7 @@ impl Table {
         lease: Lease,
         now: impl FnOnce() -> Instant,
     ) -> Result<Listener, Lease> {
-        // Others may wait for single keys of a set.
+        // Other calls may wait for single keys of a set.
         let is_unknown_elsewhere =
             !lease.is_set() && !rules::is_known_elsewhere(lease.is_exposed());
         let is_held = !self.is_closed && self.queues.is_held_by(queue, lease.id());
@@ -241,14 +241,14 @@ impl Table {
         let here = self.queues.at_mut(queue);
         let Some(next) = here.first else { return self.begin_linger(queue, lease, now) };
         let Some(holder) = &mut here.holder else { return Err(lease) };
-        let turns_max = self.rules.turns_max(holder.is_wanted_elsewhere);
+        let turns_max = self.policy.turns_max(holder.is_wanted_elsewhere);
         if holder.turns >= turns_max || here.competitor.is_some() {
             return Err(lease);
         }
         let wanted = &self.calls.at(next).options;
-        let is_short = lease.remaining_at(now()) < self.rules.validity_wanted(wanted);
+        let is_short = lease.remaining_at(now()) < self.policy.validity_wanted(wanted);
         let is_beyond = !wanted.share.has(lease.slot());
-        if is_beyond || !Rules::suits(holder, wanted) || rules::is_too_short_to_hand_on(is_short) {
+        if is_beyond || !Policy::suits(holder, wanted) || rules::is_too_short_to_hand_on(is_short) {
             return Err(lease);
         }
         holder.hand_on(Moment::default(), wanted);
@@ -261,7 +261,7 @@ impl Table {
 
     // ---- leases that linger ----
 
-    /// No call of this process waits for the lease: it lingers, if it may.
+    /// No call of this client waits for the lease: it lingers, if it may.
     fn begin_linger(
         &mut self,
         queue: QueueIndex,
@@ -271,8 +271,8 @@ impl Table {
         let here = self.queues.at_mut(queue);
         let Some(holder) = here.holder.as_mut() else { return Err(lease) };
         let is_free = rules::may_linger(here.competitor.is_none() && !holder.is_wanted_elsewhere);
-        let has_turns = rules::has_turns_left(holder.turns < self.rules.turns_max(false));
-        let until = self.rules.lingers_until(holder, lease.deadline());
+        let has_turns = rules::has_turns_left(holder.turns < self.policy.turns_max(false));
+        let until = self.policy.lingers_until(holder, lease.deadline());
         if holder.linger.is_zero() || !is_free || !has_turns || lease.is_lost() || now() >= until {
             return Err(lease);
         }
@@ -291,11 +291,11 @@ impl Table {
         let here = self.queues.at_mut(queue);
         let (Some(lease), Some(holder)) = (&here.lingering, &mut here.holder) else { return false };
         let wanted = &self.calls.at(call).options;
-        let is_enough = now + self.rules.validity_wanted(wanted) <= lease.deadline();
+        let is_enough = now + self.policy.validity_wanted(wanted) <= lease.deadline();
         let is_sound = now < rules::linger_ends(holder.lingers_until)
             && !rules::is_known_lost(lease.is_lost())
             && !rules::is_known_elsewhere(lease.is_exposed());
-        if !rules::lasts_for_call(is_enough) || !is_sound || !Rules::suits(holder, wanted) {
+        if !rules::lasts_for_call(is_enough) || !is_sound || !Policy::suits(holder, wanted) {
             self.end_linger(queue);
             return false;
         }

@@ -154,8 +154,9 @@ impl Guard {
         Call::new(owner, CallRequest::Extend { guard: self, ttl }, request::extended)
     }
 
-    /// Moves the end of the lock to the TTL of its call from now, if at most two thirds of that TTL
-    /// are left. Otherwise it costs a clock read. Call it between the steps of long work.
+    /// Extends the lock by the TTL of the call that took it, counted from now, if at most two
+    /// thirds of that TTL are left. Otherwise it only reads the clock. Call it between the steps of
+    /// long work.
     ///
     /// # Errors
     ///
@@ -205,9 +206,9 @@ impl Guard {
         Call::new(owner, CallRequest::Detach { guard: self }, request::detached)
     }
 
-    /// Done when the lock is over: as soon as the client knows of the loss, and at the lock's
-    /// deadline at the latest, even when every node is silent. It is also done when the client is
-    /// shut down, because the client can report no loss after that.
+    /// Done as soon as the client knows that the lock is over. Even if every node is silent, that
+    /// is at the lock's deadline at the latest. It is also done when the client is shut down,
+    /// because the client can report no loss after that.
     ///
     /// Await it in a `select!` beside the work, or wait for it in a thread of its own. You can drop
     /// the call and make it again at any time.
@@ -230,7 +231,8 @@ impl Guard {
 /// ```
 pub fn wait_all<'a, T>(calls: impl IntoIterator<Item = Call<'a, T>>) -> Vec<T> {
     let mut calls: Vec<_> = calls.into_iter().collect();
-    // While the caller waits for a call of one client, it begins nothing of another.
+    // A call that `Gathers` wakes no thread, so it would stand still while the caller waits for a call
+    // of another client.
     let is_of_one =
         calls.iter().zip(calls.iter().skip(1)).all(|(a, b)| Arc::ptr_eq(&a.owner, &b.owner));
     let caller = if is_of_one { Caller::Gathers } else { Caller::GoesOn };

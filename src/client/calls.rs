@@ -2,9 +2,9 @@
 //!
 //! # Invariants
 //!
-//! - The caller gives a place back when it takes the result. If the caller gave the call up, the
-//!   driving thread gives the place back once the operation has ended. So a place names one call
-//!   for as long as any thread knows it.
+//! - The caller gives a place back when it takes the result. If the caller gave up a call that is
+//!   under way, the driving thread gives the place back once the operation has ended. So a place
+//!   names one call for as long as any thread knows it.
 //! - Each thread notifies listeners and drops wakers outside of the table's mutex: both may run an
 //!   executor's code.
 
@@ -61,7 +61,7 @@ pub(super) enum Refused {
     Closed,
 }
 
-/// The errors that have both words for it.
+/// Converts a refusal to an error type that has both `Full` and `Closed`.
 macro_rules! refuses {
     ($($error:ty),*) => {$(
         impl From<Refused> for $error {
@@ -174,7 +174,7 @@ pub(super) fn notify_all(listeners: impl IntoIterator<Item = Listener>) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     Free,
-    /// Behind other calls of this process for the same key.
+    /// Behind other calls of this client for the same key.
     Queued,
     /// The driving thread has it, or its command waits for that thread.
     UnderWay,
@@ -200,7 +200,7 @@ pub(super) struct CallPlace {
     pub(super) ends: Instant,
     /// Set for an extension, or a wait for the end of the lock.
     pub(super) lease: Option<LeaseId>,
-    /// Set until the I/O thread has the call.
+    /// Set while the call is in a queue; then its command has the span.
     pub(super) span: CallSpan,
     reply: Option<CallResult>,
     listener: Listener,

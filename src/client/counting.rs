@@ -54,7 +54,7 @@ impl Counting {
         count!(self.counts.taken_again());
     }
 
-    /// A call enters a queue behind others of this process, or leaves it.
+    /// A call enters a queue behind others of this client, or leaves it.
     pub(super) fn queues(&self, does_it: bool) {
         count!(self.counts.queues(does_it));
     }

@@ -8,8 +8,8 @@
 //!   new work. The sleeper wakes by itself when something is due.
 //! - At most one caller drives, or waits for the I/O thread to make room. A second such caller
 //!   would wait until the driving caller's call ends.
-//! - Only the driving thread completes the driving caller's call. A driving caller that sleeps at
-//!   the sockets wakes for commands alone, and would miss a result.
+//! - Only the driving thread completes the driving caller's call. A caller that sleeps at the
+//!   sockets would not notice that another thread has completed its call.
 //! - The driving caller wakes no task. An executor may queue a woken task behind the task that runs
 //!   on the driving caller's thread, and the driving caller blocks that thread.
 
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use super::calls::{CallIndex, CallKind, QueueIndex, Stage, Taken, notify_all};
 use super::counting::Counting;
-use super::rules::{Lists, Rules};
+use super::policy::{Lists, Policy};
 use super::sync::{Mutex, Thread};
 use super::table::{Command, IoThread, Place, Table};
 use crate::driver::Lease;
@@ -26,9 +26,10 @@ use crate::driver::clock::now;
 use crate::time::Instant;
 
 /// The I/O thread leaves the sockets to the callers until none has driven for this long. Until then
-/// the next driving caller reads the late answers of the nodes beyond the quorum. Each look wakes
-/// the I/O thread, so it looks far less often than callers call. It looks sooner than the default
-/// `node_timeout`: otherwise each drive would wake it for late answers, which are due then.
+/// the next driving caller reads the late answers of the nodes beyond the quorum. Each look costs a
+/// wake-up, so the I/O thread looks far less often than callers call. Late answers are due at the
+/// default `node_timeout`. This time is shorter, or else each drive would end by waking the I/O
+/// thread for them.
 pub(super) const LOOKS_AFTER: Duration = Duration::from_millis(40);
 
 /// The same while a lock lingers: another client may announce that it waits for the lock.
@@ -37,9 +38,9 @@ const LOOKS_FOR_WAITERS_AFTER: Duration = Duration::from_millis(1);
 pub(super) struct Inner {
     table: Mutex<Table>,
     /// For the child of a fork. There a thread of the parent may have left the other mutex locked.
-    childs: Mutex<Table>,
+    table_of_fork: Mutex<Table>,
     threads: Arc<dyn Threads>,
-    pub(super) rules: Arc<Rules>,
+    pub(super) policy: Arc<Policy>,
     pub(super) counting: Counting,
 }
 
@@ -83,9 +84,9 @@ pub(super) trait Threads: Send + Sync {
 
 impl Inner {
     pub(super) fn new(table: Table, threads: Arc<dyn Threads>) -> Self {
-        let (rules, counting) = (Arc::clone(&table.rules), table.counting.clone());
-        let childs = Mutex::new(table.of_child());
-        Self { table: Mutex::new(table), childs, threads, rules, counting }
+        let (policy, counting) = (Arc::clone(&table.policy), table.counting.clone());
+        let table_of_fork = Mutex::new(table.of_child());
+        Self { table: Mutex::new(table), table_of_fork, threads, policy, counting }
     }
 
     /// Runs `work` on the table, and wakes the thread that is to go on. `work` must be short and
@@ -97,7 +98,7 @@ impl Inner {
     /// As [`with`](Self::with); `work` says which thread goes on.
     pub(super) fn with_then<T>(&self, work: impl FnOnce(&mut Table) -> (T, Then)) -> T {
         // A panic in the table would be a bug; later calls still get an answer.
-        let table = if self.is_in_fork() { &self.childs } else { &self.table };
+        let table = if self.is_in_fork() { &self.table_of_fork } else { &self.table };
         let mut table = table.lock().unwrap_or_else(PoisonError::into_inner);
         let (value, then) = work(&mut table);
         let place = match then {
@@ -165,7 +166,7 @@ impl Inner {
     }
 }
 
-/// Clients, guards and calls under way hold it: once the last is gone, the I/O thread ends.
+/// Clients, guards and calls hold it: once the last is gone, the I/O thread ends.
 pub(super) struct Owner {
     pub(super) inner: Arc<Inner>,
 }
@@ -182,7 +183,7 @@ impl Drop for Owner {
 /// The purpose of a drive, and its result.
 #[derive(Debug)]
 pub(super) struct Drive {
-    /// The driving caller's call; `None` if no call under way is its own.
+    /// The call that the driving caller waits for, if any.
     pub(super) call: Option<CallIndex>,
     /// How many calls in the table are the driving caller's own. It drives again for those that are
     /// left.
@@ -271,8 +272,8 @@ impl Table {
     /// the thread at the gate asleep.
     pub(super) fn must_wake(&mut self, drives: bool) -> Option<Place> {
         let (place, until) = self.sleeping.asleep?;
-        // A driving thread at the sockets hears other clients. Later the I/O thread may sleep
-        // without hearing them.
+        // A driving thread at the sockets hears other clients. The flag stays set then, for the I/O
+        // thread may sleep later without hearing them.
         let must_listen = place == Place::Gate && std::mem::take(&mut self.sleeping.must_listen);
         let is_deaf = matches!(self.sleeping.io_thread, IoThread::IsDeaf { .. });
         let is_due = !self.commands.is_empty() || self.due_at() < until || must_listen && is_deaf;
@@ -291,8 +292,8 @@ impl Table {
 
     /// A caller blocks: `own` of the calls under way are its own. Returns whether it is to drive,
     /// from the moment when the I/O thread makes room. It does not drive while tasks wait. If other
-    /// threads have calls under way, it drives only if it spins: a driving caller that sleeps would
-    /// hand them their results no sooner than the I/O thread does.
+    /// threads have calls under way, the caller drives only if it spins. A caller that sleeps hands
+    /// out results no sooner than the I/O thread does.
     pub(super) const fn begin_drive(&mut self, own: usize) -> bool {
         let is_alone = self.calls.in_use() == own;
         let may_drive = (is_alone || self.sleeping.promotes) && self.calls.tasks() == 0;
@@ -315,10 +316,11 @@ impl Table {
         self.sleeping.drives += 1;
     }
 
-    /// Whether the driving caller hands no result out, because a task may wait for one.
+    /// Whether the driving caller has to make room before it hands out a result, because a task
+    /// waits. Then no thread counts as asleep.
     pub(super) const fn leaves_for_task(&mut self) -> bool {
         if self.sleeping.must_leave {
-            self.sleeping.wake();
+            self.sleeping.note_awake();
         }
         self.sleeping.must_leave
     }
@@ -372,7 +374,7 @@ impl Table {
         let due = due.map(|due| due.min(self.due_at()));
         let others_wait = self.calls.in_use() > own;
         let sleeping = &mut self.sleeping;
-        // While the client ends, the I/O thread may drive again, and sleep at the sockets.
+        // While the client ends, the I/O thread may already sleep at the sockets.
         if sleeping.asleep.is_none() {
             sleeping.asleep = due.map(|due| (Place::Gate, due));
         }
@@ -422,8 +424,8 @@ mod tests {
     use crate::slab::Index as _;
 
     fn new_table() -> (Table, Instant) {
-        let rules = Rules::new(&Config::new(["h:1"]).unwrap()).unwrap();
-        (Table::new(rules, 8, false), Instant::from_nanos(1))
+        let policy = Policy::new(&Config::new(["h:1"]).unwrap()).unwrap();
+        (Table::new(policy, 8, false), Instant::from_nanos(1))
     }
 
     fn begin_lock(table: &mut Table, now: Instant) {
@@ -461,7 +463,7 @@ mod tests {
         table.fall_asleep(Place::Sockets, due);
         table.sleeping.must_listen = true;
         assert_eq!(table.must_wake(false), None, "the driving caller hears");
-        table.sleeping.wake();
+        table.sleeping.note_awake();
         let _end = table.end_drive(Some(due), 0);
         assert_eq!(table.must_wake(false), Some(Place::Gate));
     }

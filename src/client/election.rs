@@ -35,7 +35,7 @@ impl Client {
         name: impl AsRef<[u8]>,
         options: impl Into<LockOptions>,
     ) -> Call<'static, Result<Guard, LockError>> {
-        let options = options.into().campaigning(self.owner.inner.rules.retry);
+        let options = options.into().campaigning(self.owner.inner.policy.retry);
         if options.share != Share::Whole {
             let error = LockError::InvalidKeys { why: "an election takes one key without slots" };
             return self

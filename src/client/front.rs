@@ -1,8 +1,8 @@
-//! [`Front`]: a client's table and leases before an engine, without threads and sockets. The
-//! simulation drives the part that the callers of a client share, and judges it.
+//! [`Front`]: a client's table and leases in front of an engine, without threads or sockets. With
+//! it the simulation tests the part that the callers of a client share.
 
 use super::calls::{CallIndex, CallResult, QueueIndex};
-use super::rules::{Lists, Rules};
+use super::policy::{Lists, Policy};
 use super::span::CallSpan;
 use super::table::{Command, Table, Task};
 use crate::config::Config;
@@ -40,7 +40,8 @@ pub(crate) struct Front {
     open: Vec<(CallIndex, Duration)>,
     /// The calls on which the engine works.
     ops: Vec<(OpId, CallIndex)>,
-    /// The calls that have come to the engine since the caller last asked.
+    /// The calls that have come to the engine, and that [`next_begun`](Self::next_begun) has not
+    /// returned.
     begun: Vec<Ticket>,
     replies: Vec<(CallIndex, CallResult)>,
 }
@@ -54,10 +55,10 @@ impl FrontLease {
 impl Front {
     pub(crate) fn new(config: &Config, calls_max: usize) -> Result<Self, ConfigError> {
         // The engine of a simulation trusts all clocks, so it gives fences.
-        let mut rules = Rules::new(config)?;
-        rules.no_fences = None;
+        let mut policy = Policy::new(config)?;
+        policy.no_fences = None;
         Ok(Self {
-            table: Table::new(rules, calls_max, false),
+            table: Table::new(policy, calls_max, false),
             pool: LeasePool::new(),
             open: Vec::new(),
             ops: Vec::new(),
@@ -76,7 +77,7 @@ impl Front {
         options: &LockOptions,
         now: Instant,
     ) -> Result<Ticket, LockError> {
-        self.table.rules.check(key, options)?;
+        self.table.policy.check(key, options)?;
         let patience = options.patience(now);
         let call = self.table.begin_lock(key, options, patience, &mut CallSpan::none(), now)?;
         self.open.push((call, options.min_validity));

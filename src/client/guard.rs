@@ -76,8 +76,8 @@ impl Guard {
     }
 
     /// The value that the nodes hold, for a resource that can compare it. Once you have read the
-    /// token, the client never hands the lease to another waiter of this process: it releases the
-    /// lease with its guard.
+    /// token, the client never hands the lease to another of its waiters: it releases the lease
+    /// with its guard.
     #[must_use]
     pub fn token(&self) -> Option<LockToken> {
         self.lease.as_ref().map(Lease::token)

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::calls::{CallIndex, CallResult, QueueIndex};
-use super::rules::Rules;
+use super::policy::Policy;
 use super::span::CallSpan;
 use super::table::{Command, Table, Task};
 use crate::config::Config;
@@ -36,7 +36,7 @@ impl Desk {
     fn new() -> Self {
         let (config, now) = (Config::new(["h:1"]).unwrap(), Instant::from_nanos(1));
         Self {
-            table: Table::new(Rules::new(&config).unwrap(), 8, false),
+            table: Table::new(Policy::new(&config).unwrap(), 8, false),
             pool: LeasePool::new(),
             engine: Engine::new(&config, [0; 32], now).unwrap(),
             now,
@@ -255,7 +255,7 @@ pub(super) fn a_lock_that_is_lost_while_it_lingers_is_not_taken_again() {
 }
 
 #[test]
-pub(super) fn a_lock_that_another_process_wants_does_not_begin_to_linger() {
+pub(super) fn a_lock_that_another_client_wants_does_not_begin_to_linger() {
     once(|| {
         let mut desk = Desk::new();
         let held = desk.wins(&options());
@@ -265,7 +265,8 @@ pub(super) fn a_lock_that_another_process_wants_does_not_begin_to_linger() {
     });
 }
 
-/// No other process has said that it waits: it may be of another library.
+/// No other client has announced that it waits, but a client of another library may wait in
+/// silence.
 #[test]
 pub(super) fn a_lock_is_taken_again_as_often_as_the_configuration_allows() {
     once(|| {

@@ -26,10 +26,10 @@ pub(crate) mod front;
 mod guard;
 #[cfg(test)]
 mod lingering;
+mod policy;
 mod queues;
 mod request;
 mod results;
-mod rules;
 #[cfg(test)]
 mod schedules;
 mod span;
@@ -62,8 +62,8 @@ use crate::quorum::{NODES_MAX, NodeMask};
 use call::End;
 use calls::{CallKind, CallResult};
 use driving::{Inner, Owner, Threads};
+use policy::Policy;
 use request::{CallRequest, LockRequest};
-use rules::Rules;
 use table::{Table, Task};
 use threads::Loop;
 use worker::Worker;
@@ -118,15 +118,15 @@ use worker::Worker;
 /// - neither `max_extensions` nor `max_hold` is set;
 /// - its caller dropped no [`extend`](Guard::extend) or [`detach`](Guard::detach) that was under
 ///   way;
-/// - the client handed it on fewer than [`Config::local_turns`] times in a row, and fewer than 8
-///   times if it knows that another client waits: other clients get their chance.
+/// - the client handed it on fewer than [`Config::local_turns`] times in a row. While the client
+///   knows that another client waits, the limit is at most 8.
 ///
 /// Otherwise the client releases the lease, and the next waiter competes.
 ///
 /// # Costs
 ///
-/// If no other call is under way, a caller that blocks drives the sockets itself: it writes, waits
-/// and reads in the place of the I/O thread until its call is done. It does so for the calls that
+/// If no other call is under way, a caller that blocks drives the sockets itself. Until its call is
+/// done, it writes, waits and reads in the place of the I/O thread. It does so for the calls that
 /// come meanwhile, too. Then no thread has to wake another. The next caller that drives reads the
 /// late answers of the nodes beyond the quorum. After 40 ms without calls, the I/O thread reads
 /// them.
@@ -137,9 +137,9 @@ use worker::Worker;
 /// releases its lock, if no other thread drives.
 ///
 /// With [`IdleStrategy::Spin`] the caller that drives polls without sleeping while its call lasts.
-/// Other callers that block sleep, and one of them drives next. The I/O thread, which sleeps,
-/// serves tasks. Once warm, a call for one key of up to 32 bytes, without slots, allocates nothing.
-/// A longer key costs three allocations.
+/// Other callers that block sleep, and drive one after another, unless the strategy is `Park`. The
+/// I/O thread serves tasks, and never spins. Once warm, a call for one key of up to 32 bytes,
+/// without slots, allocates nothing. A longer key costs three allocations.
 ///
 /// An executor's code ([`Waker`](std::task::Waker)) runs on the I/O thread, or on the thread that
 /// drops or unlocks a guard or gives a call up. It must not block. If it panics, its own task is
@@ -149,7 +149,7 @@ use worker::Worker;
 /// also where a lock lingers, and dropping a guard releases nothing.
 ///
 /// Up to `in_flight_max` calls may be under way, waiting ones included, and as many operations: one
-/// per key or slot. One more fails at once with [`LockError::Full`].
+/// per key or slot. A further call fails at once with [`LockError::Full`].
 ///
 /// # The end
 ///
@@ -190,7 +190,7 @@ impl Client {
     ///
     /// [`ConnectError::Config`] and [`ConnectError::System`].
     pub fn open(config: Config) -> Result<Self, ConnectError> {
-        let rules = Rules::new(&config)?;
+        let policy = Policy::new(&config)?;
         let calls_max = config.in_flight_max;
         let promotes = config.idle_strategy != IdleStrategy::Park;
         // The waker's token follows the driver's.
@@ -200,7 +200,7 @@ impl Client {
         let waker = Waker::new(poller.registry(), token)?;
         let (threads, gate) = Loop::new(poller.registry(), waker)?;
         let threads = Arc::new(threads);
-        let table = Table::new(rules, calls_max, promotes);
+        let table = Table::new(policy, calls_max, promotes);
         let inner = Arc::new(Inner::new(table, Arc::clone(&threads) as Arc<dyn Threads>));
         #[cfg(feature = "metrics")]
         {
@@ -259,7 +259,7 @@ impl Client {
         options: impl Into<LockOptions>,
     ) -> Call<'static, Result<Guard, LockError>> {
         let asked =
-            LockRequest::new(key.as_ref(), options.into().patient(self.owner.inner.rules.retry));
+            LockRequest::new(key.as_ref(), options.into().patient(self.owner.inner.policy.retry));
         self.call(CallRequest::Lock(asked), request::locked)
     }
 
@@ -289,9 +289,8 @@ impl Client {
     /// Waits for the locks of all `keys`, as [`lock`](Self::lock) does for one. Otherwise like
     /// [`try_lock_all`](Self::try_lock_all).
     ///
-    /// A call that is denied keeps the keys that it won before the first denied one, in the order
-    /// of their bytes. It waits for that key, and extends the keys that it keeps meanwhile. So no
-    /// calls deadlock.
+    /// A denied call keeps the keys that it won, as far as they sort before the first denied key.
+    /// It waits for that key, and extends the keys that it keeps meanwhile. So no calls deadlock.
     ///
     /// ```
     /// # use redbolt::{Client, Config};
@@ -313,7 +312,7 @@ impl Client {
         keys: impl IntoIterator<Item = K>,
         options: impl Into<LockOptions>,
     ) -> Call<'static, Result<Guard, LockError>> {
-        let options = options.into().patient(self.owner.inner.rules.retry);
+        let options = options.into().patient(self.owner.inner.policy.retry);
         self.call(CallRequest::lock_all(keys, options), request::locked)
     }
 
@@ -344,10 +343,10 @@ impl Client {
     }
 
     /// Deletes `key` on every node where it holds `token`: releases a lock that another process
-    /// holds or [gave away](Guard::detach). This client tells the holder's client, if it can. That
-    /// client extends a lease that it keeps alive, and hands the lease to no further caller. A
-    /// guard of this client that holds the lock is over at once. A call that is about to have the
-    /// lock does not get it.
+    /// holds or [gave away](Guard::detach). This client tells the client that drew the token, if it
+    /// can. If that client keeps the lease alive, it extends the lease at once, and so learns of
+    /// the loss. It hands the lease to no further caller. A guard of this client that holds the
+    /// lock is over at once. A call that is about to have the lock does not get it.
     ///
     /// # Errors
     ///
@@ -377,9 +376,9 @@ impl Client {
     /// [`ExtendError::Lost`] if no quorum holds the lock, [`ExtendError::NoQuorum`] if too few
     /// nodes answered: the client deletes nothing, but some nodes may have the new TTL.
     /// [`ExtendError::Expired`] if the lease is over before the caller gets it.
-    /// [`ExtendError::Busy`] if this client has the lock, or a node may still run its delete of it.
-    /// [`ExtendError::InvalidName`], [`ExtendError::InvalidTtl`], [`ExtendError::Full`] and
-    /// [`ExtendError::Closed`].
+    /// [`ExtendError::Busy`] if this client has the lock, or if a node may still run this client's
+    /// delete of the key. [`ExtendError::InvalidName`], [`ExtendError::InvalidTtl`],
+    /// [`ExtendError::Full`] and [`ExtendError::Closed`].
     pub fn adopt(
         &self,
         key: impl AsRef<[u8]>,
@@ -426,7 +425,7 @@ impl Client {
     ///
     /// As [`Driver::wire_key`](crate::driver::Driver::wire_key).
     pub fn wire_key(&self, key: impl AsRef<[u8]>) -> Result<Vec<u8>, LockError> {
-        self.owner.inner.rules.wire_key(key.as_ref())
+        self.owner.inner.policy.wire_key(key.as_ref())
     }
 
     /// The state of each node, as the client knows it now; it asks no node. Empty once the client

@@ -1,4 +1,4 @@
-//! The queues, one for each key that this process holds or wants: the holder, the call that
+//! The queues, one for each key that this client holds or wants. Each has the holder, the call that
 //! competes for the key on the network, and the waiters, first-in first-out.
 
 use std::collections::HashMap;
@@ -16,7 +16,7 @@ use crate::rules;
 use crate::slab::Slab;
 use crate::time::Instant;
 
-/// The lease of a key that this process holds.
+/// The lease of a key that this client holds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Holder {
     pub(super) id: LeaseId,
@@ -25,9 +25,9 @@ pub(super) struct Holder {
     pub(super) votes: NodeMask,
     /// When its present caller got it; unknown until the table first looks.
     pub(super) held_since: Moment,
-    /// How often callers of this process have handed the lease on.
+    /// How often callers of this client have handed the lease on.
     pub(super) turns: u32,
-    /// Another process waits for it.
+    /// Another client waits for it.
     pub(super) is_wanted_elsewhere: bool,
     /// Whether the client keeps it alive.
     pub(super) keep_alive: bool,
@@ -37,14 +37,15 @@ pub(super) struct Holder {
     pub(super) ttl: Duration,
     /// For how long it may linger; zero if it may not.
     pub(super) linger: Duration,
-    /// A caller extended it by another TTL, from which its time to linger does not count.
+    /// A caller extended the lease by another TTL, so its deadline does not tell when its time to
+    /// linger ends.
     pub(super) is_extended: bool,
     /// The last noted end of its time to linger.
     pub(super) lingers_until: Instant,
 }
 
 impl Holder {
-    /// Another caller of this process gets the lease.
+    /// Another caller of this client gets the lease.
     pub(super) fn hand_on(&mut self, held_since: Moment, wanted: &LockOptions) {
         self.turns += 1;
         self.held_since = held_since;
@@ -79,8 +80,8 @@ pub(super) struct Queues {
 }
 
 impl Queues {
-    /// The queue of a key that a caller adopts. Calls for any slot of its lock may want an adopted
-    /// slot.
+    /// The queue of a key that a caller adopts. The adopter of a slot does not say how many slots
+    /// the lock has, so the lock counts as one with `SLOTS_MAX`.
     pub(super) fn enter_adopted(&mut self, key: &[u8]) -> Option<QueueIndex> {
         let slots = key::slot_of(key).map_or(0, |_| SLOTS_MAX);
         self.enter_with(key, slots)
@@ -114,7 +115,7 @@ impl Queues {
 
     /// The queue of a call for the lock `name`. A lock with slots has one queue per slot. The call
     /// enters the shortest, and may still win another slot. A call that may not wait prefers a slot
-    /// that this process does not hold.
+    /// that this client does not hold.
     pub(super) fn enter_for(
         &mut self,
         name: &[u8],
@@ -210,7 +211,7 @@ impl Queues {
         });
     }
 
-    /// Another process waits for a lease of this process. Returns the lease if it lingers.
+    /// Another client waits for a lease of this client. Returns the lease if it lingers.
     pub(super) fn note_wanted_elsewhere(&mut self, lease: LeaseId, key: &[u8]) -> Option<Lease> {
         let is_of = |index: &QueueIndex| self.is_held_by(*index, lease);
         let siblings = || self.siblings(key, SLOTS_MAX).into_iter().find(is_of);
@@ -259,7 +260,7 @@ impl Queues {
         self.queues.indices()
     }
 
-    /// How many keys this process holds or wants.
+    /// How many keys this client holds or wants.
     pub(super) fn in_use(&self) -> usize {
         self.by_key.len()
     }

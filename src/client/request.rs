@@ -9,7 +9,7 @@ use super::calls::{CallIndex, CallKind, CallResult, Listener, QueueIndex, Remain
 use super::counting::CountedCall;
 use super::driving::{Caller, Drive, Owner, Then};
 use super::guard::Guard;
-use super::rules::Lists;
+use super::policy::Lists;
 use super::span::CallSpan;
 use super::sync::{AtomicBool, thread};
 use super::table::{KeysAndTokens, Table, Task};
@@ -60,7 +60,7 @@ pub(super) struct Done<'r, 'a> {
     pub(super) request: &'r mut CallRequest<'a>,
     pub(super) owner: &'r Arc<Owner>,
     pub(super) reply: CallResult,
-    /// The queue of its key; `None` for a request that never was under way.
+    /// The queue of its key; `None` if the request names no queue, or never was under way.
     pub(super) queue: Option<QueueIndex>,
 }
 
@@ -100,11 +100,11 @@ impl LockRequest {
         self.span = CallSpan::of_lock(&self.key, self.options.ttl);
         // A clone for the closure, because no thread may drop a span under the mutex.
         let mut carried = self.span.clone();
-        let rules = &owner.inner.rules;
+        let policy = &owner.inner.policy;
         let checked = if self.is_set {
-            rules.check_all(&self.key, &self.options)
+            policy.check_all(&self.key, &self.options)
         } else {
-            rules.check(&self.key, &self.options)
+            policy.check(&self.key, &self.options)
         };
         let begun = checked.and_then(|()| {
             PendingCall::begin(owner, caller, |table| {
@@ -178,7 +178,7 @@ impl CallRequest<'_> {
                 begin(owner, caller, CallKind::Adopt, task)
             }
             Self::Observe(sighting) => {
-                let key = owner.inner.rules.wire_key(&sighting.key);
+                let key = owner.inner.policy.wire_key(&sighting.key);
                 let key = key.map_err(|error| (CallResult::Answers(Err(error)), None))?;
                 begin(owner, caller, CallKind::Ask, Task::Ask(Query::leader(&key), sighting.due))
             }

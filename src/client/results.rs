@@ -19,10 +19,10 @@ impl Table {
         replies: &mut Vec<(CallIndex, CallResult)>,
         tell: &mut Vec<Listener>,
     ) {
-        self.sleeping.wake();
+        self.sleeping.note_awake();
         self.voters = engine.voters();
         if has_lost {
-            // A lease was lost: the table must end the calls that wait for its loss or for its key.
+            // A lease was lost, or its deadline moved nearer: the table looks again at the calls that wait.
             self.next_due = Instant::default();
         }
         // A call whose time is over ends before the results: else it would compete at its turn.
@@ -42,7 +42,7 @@ impl Table {
 
     /// Gives the driving thread the commands that have come, in exchange for an empty list.
     pub(super) fn take_commands(&mut self, commands: &mut Vec<Command>) {
-        self.sleeping.wake();
+        self.sleeping.note_awake();
         std::mem::swap(commands, &mut self.commands);
     }
 

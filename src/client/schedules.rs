@@ -1,8 +1,7 @@
 //! The table, its calls and its wakers under a checker of thread schedules: each run draws a new
 //! random order. A run that hangs shows a lost wake-up, or a mutex that a thread locks twice.
 //!
-//! All code is production code, except the driver, whose network is a set of held keys, and the
-//! sleep beside it.
+//! All code is production code, but [`Network`] for the driver and nodes, and [`Bed`] for sleep.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -17,7 +16,7 @@ use shuttle::thread::{self, JoinHandle, Thread};
 
 use super::calls::{CallIndex, CallResult, Listener, notify_all};
 use super::driving::{Drive, DriveEnd, Inner, Owner, Threads};
-use super::rules::Rules;
+use super::policy::Policy;
 use super::table::{Command, Place, Table, Task};
 use super::{Call, Client, Guard, wait_all};
 use crate::config::Config;
@@ -31,7 +30,7 @@ use crate::retry::Retry;
 use crate::time::Instant;
 use crate::token::TokenBytes;
 
-/// Schedules per scenario, without `REDBOLT_SCHEDULES=N`.
+/// Schedules per scenario, setup and kind of checker, unless `REDBOLT_SCHEDULES=N` says otherwise.
 const SCHEDULES: usize = 300;
 /// So long that no call ends by time.
 pub(super) const LONG: Duration = Duration::from_secs(20);
@@ -223,7 +222,7 @@ impl Threads for Workers {
 }
 
 impl Workers {
-    /// The I/O thread, until the last handle is gone or shut down. Returns how many locks are left.
+    /// The I/O thread's loop, until the client ends. Returns how many locks are left.
     fn serve(&self, inner: &Inner) -> usize {
         loop {
             if let Some(until) = inner.with(|table| table.leaves_sockets_until(now())) {
@@ -270,11 +269,11 @@ pub(super) struct Setup {
     pub(super) promotes: bool,
 }
 
-/// A handle, and its I/O thread.
+/// A client, and its I/O thread.
 pub(super) fn start(setup: Setup) -> (Client, JoinHandle<usize>) {
     let config = Config::new(["h:1"]).expect("an address");
     let config = config.local_turns(setup.local_turns).max_ttl(LONG * 3);
-    let table = Table::new(Rules::new(&config).expect("a fit configuration"), 64, setup.promotes);
+    let table = Table::new(Policy::new(&config).expect("a fit configuration"), 64, setup.promotes);
     let workers = Arc::new(Workers::default());
     let inner = Arc::new(Inner::new(table, Arc::clone(&workers) as Arc<dyn Threads>));
     *workers.network.lock().expect("no panic") = Some(Network::new(&config));
@@ -285,12 +284,12 @@ pub(super) fn start(setup: Setup) -> (Client, JoinHandle<usize>) {
     (Client { owner: Arc::new(Owner { inner }) }, worker)
 }
 
-/// Ends the handle, and checks that no call, waiter or lock is left.
+/// Ends the client, and checks that no call, waiter or lock is left.
 pub(super) fn ends(shared: Client, worker: JoinHandle<usize>) {
     let inner = Arc::clone(&shared.owner.inner);
     drop(shared);
-    assert_eq!(worker.join().expect("a sound I/O thread"), 0, "locks of nobody's");
-    assert_eq!(inner.with(|table| table.calls.in_use()), 0, "calls of nobody's");
+    assert_eq!(worker.join().expect("a sound I/O thread"), 0, "no lock is left without a holder");
+    assert_eq!(inner.with(|table| table.calls.in_use()), 0, "no call is left without a caller");
 }
 
 fn patient() -> LockOptions {
@@ -311,7 +310,7 @@ impl Room {
     }
 }
 
-/// Runs its own code, which uses the handle, when it is called and when it is dropped.
+/// Runs its own code, which uses the client, when it is called and when it is dropped.
 struct Meddler(Client, Thread);
 
 impl Wake for Meddler {
@@ -410,7 +409,7 @@ fn a_lock_that_lingers_is_taken_again_by_one_at_a_time_and_released_at_the_end()
     });
 }
 
-/// A caller that drives waits for the end of a lock whose holder has other calls to make first.
+/// The holder of the lock that a driving caller waits for makes other calls before it unlocks.
 #[test]
 pub(super) fn a_call_does_not_wait_for_the_end_of_another() {
     each(|setup| {
@@ -510,9 +509,10 @@ fn calls_that_are_waited_for_together_all_end_and_a_wait_that_is_over_holds_noth
     });
 }
 
-/// A caller that drives learns of the end, and the I/O thread works on towards it meanwhile.
+/// A driving caller learns of the end, and leaves the rest to the I/O thread. A lock that is given
+/// back then has to wake that thread.
 #[test]
-fn a_lock_that_is_given_back_at_the_end_wakes_the_caller_that_works_towards_it() {
+fn a_lock_that_is_given_back_at_the_end_wakes_the_io_thread() {
     each(|setup| {
         let (shared, worker) = start(setup);
         let seen = shared.lock(SEEN, patient()).wait().expect("it is free");
@@ -536,7 +536,7 @@ fn a_lock_that_is_given_back_at_the_end_wakes_the_caller_that_works_towards_it()
 }
 
 #[test]
-fn every_call_ends_when_the_handle_does() {
+fn every_call_ends_when_the_client_does() {
     each(|setup| {
         let (shared, worker) = start(setup);
         let room = Arc::new(Room::default());
@@ -556,7 +556,7 @@ fn every_call_ends_when_the_handle_does() {
             .collect();
         threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
         drop(shared);
-        // A guard that outlived the handle keeps its lock until the end of its TTL.
+        // A guard that outlived the client keeps its lock until the end of its TTL.
         assert!(worker.join().expect("a sound I/O thread") <= 1);
     });
 }

@@ -49,7 +49,7 @@ impl CallSpan {
     }
 
     /// The span of a call for a lock or a set, inside the span in which this thread is. It lasts
-    /// until the call's result, with its time behind others of this process.
+    /// until the call's result, so it includes the time in the client's queue.
     #[cfg_attr(not(feature = "tracing"), expect(unused_variables, reason = "for the span"))]
     pub(super) fn of_lock(key: &[u8], ttl: Duration) -> Self {
         #[cfg(feature = "tracing")]
@@ -81,7 +81,7 @@ impl CallSpan {
     }
 }
 
-/// Runs `work` outside all spans of this thread: most of the work is not for their caller.
+/// Runs `work` outside all spans of this thread, because most of the work may be for other callers.
 pub(super) fn outside<T>(work: impl FnOnce() -> T) -> T {
     #[cfg(feature = "tracing")]
     let _outside = Outside::begin();

@@ -18,8 +18,8 @@ use std::time::Duration;
 
 use super::calls::{CallIndex, CallResult, Calls, Listener, QueueIndex};
 use super::counting::Counting;
+use super::policy::{Lists, Policy};
 use super::queues::Queues;
-use super::rules::{Lists, Rules};
 use super::span::CallSpan;
 use crate::config::Config;
 use crate::driver::{Connecting, Driver, Lease};
@@ -144,8 +144,8 @@ impl Sleeping {
         }
     }
 
-    /// A thread drives.
-    pub(super) const fn wake(&mut self) {
+    /// Notes that a thread drives, so that no thread is asleep.
+    pub(super) const fn note_awake(&mut self) {
         self.asleep = None;
     }
 
@@ -170,7 +170,7 @@ pub(super) struct Table {
     pub(super) is_closed: bool,
     /// The I/O thread has ended, with this many releases owed.
     pub(super) ended: Option<usize>,
-    pub(super) rules: Arc<Rules>,
+    pub(super) policy: Arc<Policy>,
     pub(super) lists: Lists,
     pub(super) counting: Counting,
     /// The nodes that may vote, as the driving thread last saw them.
@@ -179,17 +179,17 @@ pub(super) struct Table {
 
 impl Table {
     /// `promotes`: see [`Sleeping`].
-    pub(super) fn new(rules: Rules, calls_max: usize, promotes: bool) -> Self {
-        Self::of(Arc::new(rules), calls_max, promotes)
+    pub(super) fn new(policy: Policy, calls_max: usize, promotes: bool) -> Self {
+        Self::of(Arc::new(policy), calls_max, promotes)
     }
 
     /// The table of the same client in the child of a fork: there every call has ended.
     pub(super) fn of_child(&self) -> Self {
-        let (rules, counting) = (Arc::clone(&self.rules), self.counting.clone());
-        Self { is_closed: true, ended: Some(0), counting, ..Self::of(rules, 0, false) }
+        let (policy, counting) = (Arc::clone(&self.policy), self.counting.clone());
+        Self { is_closed: true, ended: Some(0), counting, ..Self::of(policy, 0, false) }
     }
 
-    fn of(rules: Arc<Rules>, calls_max: usize, promotes: bool) -> Self {
+    fn of(policy: Arc<Policy>, calls_max: usize, promotes: bool) -> Self {
         Self {
             calls: Calls::new(calls_max),
             queues: Queues::default(),
@@ -199,8 +199,8 @@ impl Table {
             lingering: BinaryHeap::new(),
             is_closed: false,
             ended: None,
-            lists: rules.lists.clone(),
-            rules,
+            lists: policy.lists.clone(),
+            policy,
             counting: Counting::default(),
             voters: NodeMask::EMPTY,
         }
@@ -218,7 +218,7 @@ impl Table {
         self.vacate(queue, id);
     }
 
-    /// The lease has no holder in this process any more.
+    /// No caller of this client holds the lease any more.
     pub(super) fn vacate(&mut self, queue: QueueIndex, lease: LeaseId) {
         if self.queues.is_held_by(queue, lease) {
             self.queues.at_mut(queue).holder = None;
@@ -227,7 +227,7 @@ impl Table {
         }
     }
 
-    // ---- the I/O thread ----
+    // ---- the driving thread ----
 
     /// Notes the present deadline of a lease.
     pub(super) fn look_at(&mut self, queue: QueueIndex, lease: LeaseId, engine: &Engine) {

@@ -66,9 +66,9 @@ impl Loop {
         self.worker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The I/O thread's loop. It ends when a caller shuts the client down, when the last clone is
-    /// gone, or on a panic. The program's own code may panic on this thread, for example its log
-    /// subscriber. Then every call ends.
+    /// The I/O thread's loop. It ends after a shutdown, when the last client, guard and call are
+    /// gone, if the poll fails, or on a panic. The program's own code may panic on this thread, for
+    /// example its log subscriber. Then every call ends.
     pub(super) fn run(&self, gate: Gate, inner: &Inner) {
         drop(catch_unwind(AssertUnwindSafe(|| self.serve(gate, inner))));
         // A driver in which something has panicked may panic again.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::calls::{CallIndex, CallKind, CallResult, Listener, notify_all};
 use super::driving::{Drive, DriveEnd, Inner};
-use super::rules::Lists;
+use super::policy::Lists;
 use super::table::{Command, Place, Task};
 use crate::driver::clock::now;
 use crate::driver::{Completion, Connecting, Driver, Outcome, Poller};
@@ -122,7 +122,7 @@ impl Worker {
         }
     }
 
-    /// The I/O thread sleeps at the sockets, and drives.
+    /// The I/O thread sleeps at the sockets until something is ready or due, and then drives once.
     fn park(&mut self, until: Instant) -> Result<(), io::ErrorKind> {
         self.poller.park(&mut self.driver, within(until))
     }
@@ -435,7 +435,7 @@ impl Worker {
             }
         }
         let (inner, owed) = (Arc::clone(&self.inner), self.driver.engine().releases_owed(now()));
-        // The last counts are out when the call of `shutdown` ends.
+        // A driver that is dropped exports its last counts, so they are out before `shutdown` ends.
         drop(self);
         inner.end(owed);
     }

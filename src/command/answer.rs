@@ -4,8 +4,8 @@
 //!
 //! - [`Answer::Refused`] only if the server is known to refuse before it executes. Every other
 //!   answer is [`Answer::Odd`]: the key may have been written.
-//! - Redbolt never reads, keeps or shows the text behind the first words: servers echo arguments
-//!   there.
+//! - Redbolt keeps and shows no text behind the first words, because servers echo arguments there.
+//!   Only [`denied`] searches it.
 
 use crate::error::Cause;
 use crate::resp::{Quick, Reply};

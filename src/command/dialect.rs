@@ -43,12 +43,12 @@ pub(crate) enum ExtendStep {
     Eval,
 }
 
-/// A form of a command; clients try the forms in this order.
+/// A form of a command. The client tries the forms in ascending order.
 pub(crate) trait Form: Copy + Ord {
     /// The form to try if the server does not offer this one.
     fn next(self) -> Option<Self>;
 
-    /// A form with the same effect, if memory is too short for this one.
+    /// A form with the same effect that still works when the server is out of memory.
     fn without_memory(self) -> Option<Self> {
         None
     }

@@ -192,7 +192,8 @@ pub(crate) fn append_raise(
     append_number(out, fence_ttl_ms);
 }
 
-/// The common beginning of both: the script, the lock, the counter beside it, and the token.
+/// The common beginning of a fenced SET and a raise: the script, the lock, its counter, and the
+/// token.
 fn append_fence_script(out: &mut Vec<u8>, script: &str, key: &Key, token: &TokenBytes) {
     out.extend_from_slice(b"$4\r\nEVAL\r\n");
     append_bulk(out, script.as_bytes());

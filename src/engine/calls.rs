@@ -28,7 +28,7 @@ impl Engine {
         self.begin_call(key, options, now)
     }
 
-    /// As [`acquire_key`](Self::acquire_key), in place.
+    /// As [`acquire_key`](Self::acquire_key), but always inlined.
     #[inline(always)]
     pub(super) fn begin_call(
         &mut self,
@@ -44,9 +44,9 @@ impl Engine {
         Ok(self.begin_attempt((index, slot), options.is_introduced, now))
     }
 
-    /// As [`acquire_key`](Self::acquire_key), for a slot of a lock. A client that took this slot over
-    /// is likely to hold another slot by now. So the call makes an attempt at once and introduces itself
-    /// beside it. The attempt overtakes no waiter.
+    /// As [`acquire_key`](Self::acquire_key), for a slot of a lock. If this client handed the slot
+    /// over, the new holder is likely to hold another slot by now. So the call does not queue
+    /// behind that holder: it makes an attempt, and introduces itself meanwhile.
     pub(super) fn acquire_introduced(
         &mut self,
         key: &[u8],

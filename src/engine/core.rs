@@ -85,7 +85,10 @@ impl Engine {
         }
         for (index, op) in self.locks.ops.iter() {
             assert!(self.is_placed(index, op), "{op:?} has no slot of its own");
-            assert!(op.kind != OpKind::Free || op.part.is_none(), "{op:?} is reported to its set");
+            assert!(
+                op.kind != OpKind::Free || op.part.is_none(),
+                "{op:?} is free, and still names its set"
+            );
         }
     }
 

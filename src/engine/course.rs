@@ -355,7 +355,7 @@ impl Engine {
             all: nodes.all(),
             channel: nodes.those(Node::has_channel),
             scripts: nodes.those(|node| node.has_channel() && node.runs_scripts()),
-            asked: nodes.those(Node::can_be_asked),
+            askable: nodes.those(Node::can_be_asked),
         }
     }
 

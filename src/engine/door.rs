@@ -67,7 +67,8 @@ impl Engine {
         self.locks.nodes.limit(room);
     }
 
-    /// Takes every node's clock to agree with the client's. Call it only before the engine is used.
+    /// Assumes that every node's clock agrees with the client's. Call it only before the engine is
+    /// used.
     #[cfg(feature = "sim")]
     pub(crate) const fn trust_clocks(&mut self) {
         self.locks.settings.max_clock_skew_us = u64::MAX;
@@ -222,9 +223,9 @@ impl Engine {
         op
     }
 
-    /// Deletes `key` on every node where it holds `token`. It tells the client that drew the token,
-    /// at the cost of one PUBLISH at one node. That client extends a lease that it keeps alive, and
-    /// so learns of its loss.
+    /// Deletes `key` on every node where it holds `token`. The engine also tells the client that
+    /// drew the token, at the cost of one PUBLISH at one node. If that client keeps the lease
+    /// alive, it extends the lease at once, and so learns of the loss.
     ///
     /// # Errors
     ///
@@ -252,8 +253,8 @@ impl Engine {
         self.check_if_small();
     }
 
-    /// Forgets a lease that its last holder may still hold. It deletes no key of the lease, only this
-    /// client's claims.
+    /// Forgets an adopted lease that the process which gave it away may still hold. It deletes no
+    /// key of the lease, only this client's claims.
     pub(crate) fn leave(&mut self, lease: LeaseId, now: Instant) {
         for key in self.forget_lease(lease) {
             self.withdraw_claim(key, now);
@@ -318,8 +319,7 @@ impl Engine {
         self.locks.nodes.get(id).is_some_and(Node::serves)
     }
 
-    /// Whether a caller has asked for fenced or announced locks: then set the wall clock in every
-    /// pass.
+    /// Whether you have set the wall clock. From then on, set it in every pass.
     #[must_use]
     pub const fn uses_wall_clock(&self) -> bool {
         self.locks.wall.is_some()
@@ -418,7 +418,7 @@ impl Engine {
 
     // ---- outputs ----
 
-    /// The next result, and no lease whose deadline has passed at `now`.
+    /// The next result, which is never a lease whose deadline has passed at `now`.
     pub fn poll_event(&mut self, now: Instant) -> Option<Event> {
         if self.sets.is_used { self.poll_with_sets(now) } else { self.poll_done(now) }
     }
@@ -539,7 +539,7 @@ impl Engine {
         std::iter::from_fn(|| self.locks.poll_change()).find_map(|lease| self.sets.known_as(lease))
     }
 
-    /// The next notice about a node for people. The engine keeps the last notice of each node until
+    /// The next notice to people about a node. The engine keeps the last notice of each node until
     /// you take it.
     pub fn poll_notice(&mut self) -> Option<Notice> {
         let (node, cause) = self.locks.nodes.poll_news()?;

@@ -44,8 +44,8 @@ pub enum Event {
         result: Result<Unlocked, UnlockError>,
     },
     /// A lease that is kept alive ended without its release. The engine reports this at the lease's
-    /// deadline at the latest, whatever the nodes do. If no quorum can hold the key any more, it
-    /// reports it at once. The caller should still release the lease.
+    /// deadline at the latest, whatever the nodes do. If no quorum can hold the key any more, the
+    /// engine reports the loss at once. The caller should still release the lease.
     Lost {
         /// The acquisition or adoption from which the lease came.
         op: OpId,
@@ -92,7 +92,7 @@ pub enum LostCause {
 
 /// Why a node does not vote, or that it votes again.
 ///
-/// The driver reports each cause once, until the node is well again: admitted by a greeting. If
+/// The engine reports each cause once, until the node is well again: admitted by a greeting. If
 /// only writes show the fault (memory, saving, permissions), the node is well when it grants again
 /// after ten seconds without a refusal. A node that is only unreachable, or quarantined, gives no
 /// notice: see [`Engine::nodes`](crate::engine::Engine::nodes).

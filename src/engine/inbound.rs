@@ -49,10 +49,10 @@ impl Engine {
         }
     }
 
-    /// The engine has read the answer to a SET: it no longer names its slot.
+    /// The engine has read the answer to a SET, so that SET no longer names its slot.
     #[inline(never)]
     fn set_read(&mut self, id: NodeId, slot_index: SlotIndex, answer: Answer, now: Instant) {
-        // The commands that follow from it are written on the attended clock.
+        // The engine times the commands that follow by the attended clock.
         let now = self.locks.called_at(now);
         self.set_answered(id, slot_index, answer, now);
         self.locks.slots.unref(slot_index);

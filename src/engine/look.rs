@@ -1,5 +1,5 @@
-//! The views of an engine: its nodes, its leases, its counts. It changes only the word that a
-//! caller keeps with a lease, and the count of debts that a client leaves.
+//! The views of an engine: its nodes, its leases, its counts. This file changes only the word that
+//! a caller keeps with a lease, and the count of debts that a client leaves.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -29,7 +29,7 @@ use crate::rules;
 use crate::time::Instant;
 use crate::token::{LockToken, TokenBytes};
 
-/// Within this time of a pass no waiter is expected to have announced itself.
+/// Within this time after a pass, the client expects no message from a new waiter.
 const ROUND_TRIP_MIN_NANOS: u64 = 50_000;
 
 impl Engine {
@@ -146,7 +146,8 @@ impl Engine {
             || more.iter().any(|lease| rules::is_lost_with(self.locks.is_lost(*lease)))
     }
 
-    /// Whether other clients may act on a lease: one of them won it, or says that it deleted it.
+    /// Whether other clients may act on a lease: another client won it, or says that it deleted the
+    /// keys.
     pub(crate) fn is_shared(&self, lease: LeaseId) -> bool {
         self.locks.slots.held(lease).is_some_and(|slot| slot.has(Mark::SHARED))
     }
@@ -226,7 +227,7 @@ impl Engine {
         all
     }
 
-    /// How many locks from elsewhere the client looks for before it adopts one.
+    /// How many slots with keys and tokens from elsewhere there are.
     #[cfg(test)]
     pub(crate) const fn foreign_slots(&self) -> usize {
         self.locks.foreign.len()
@@ -326,8 +327,8 @@ impl Engine {
         &self.locks.counts.calls
     }
 
-    /// When the oldest call for a lock began, and since when the oldest lease has its caller. Costs
-    /// a look at every operation and slot: taking a lock notes nothing for it.
+    /// When the oldest call for a lock began, and since when the oldest lease has its caller. It
+    /// looks at every operation and slot, so that taking a lock notes nothing for this.
     #[cfg(feature = "metrics")]
     pub(crate) fn oldest(&self) -> Oldest {
         let locks = &self.locks;

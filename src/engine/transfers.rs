@@ -83,7 +83,7 @@ impl Engine {
 
     // ---- the waiter ----
 
-    /// Another client sent this one a message through the node.
+    /// Another client sent this client a message through the node.
     pub(super) fn message(&mut self, id: NodeId, now: Now) {
         let bytes = self.take_frame(id);
         if let Some(message) = Message::parse(&bytes) {
@@ -96,8 +96,8 @@ impl Engine {
         match message.kind {
             MessageKind::Transfer => self.transferred(id, message, now),
             MessageKind::Removal => self.hear_of_removal(message, now),
-            // Waiters pass these messages on to other clients. So the client heeds a server's
-            // messages at one address.
+            // Waiters pass these messages on. If two addresses lead to one server, the messages
+            // must not double, so the client heeds them at one address.
             MessageKind::Announce | MessageKind::Wake | MessageKind::GiveUp => {
                 if !rules::may_listen(self.locks.nodes.is_heard_before(id)) {
                     return;
@@ -154,7 +154,7 @@ impl Engine {
         })
     }
 
-    /// A node has written a token of this client to a key, for the holder of that key.
+    /// A node has written a token of this client to a key, because the key's holder asked for it.
     fn transferred(&mut self, id: NodeId, message: &Message<'_>, now: Now) {
         let is_by_node = self.locks.nodes.at(id).mark() == Some(message.mark);
         let Some(offer) = message.sender.offer.filter(|_| rules::is_by_its_node(is_by_node)) else {
@@ -225,7 +225,7 @@ impl Engine {
     fn tell_drawing_client(&mut self, token: RawToken, slot_index: SlotIndex, now: Instant) {
         let (slot, drawn_by) = (self.locks.slots.at(slot_index), ClientId::of(&token));
         let reach = self.reach();
-        let node = reach.first_of(reach.asked, slot.key.as_slice());
+        let node = reach.first_of(reach.askable, slot.key.as_slice());
         let Some(node) = node else { return };
         let sender = Listed::named(waiter_id(self.locks.client_id, 0));
         let mut text = Vec::new();
@@ -237,8 +237,9 @@ impl Engine {
         self.locks.write(node, Request::Tell, now);
     }
 
-    /// A client says that it has deleted the keys of a lease. This client does not believe it. But it
-    /// extends a lease that it keeps alive before its time, and gives the lease to no further caller.
+    /// A client says that it has deleted the keys of a lease. This client does not believe it. But
+    /// it gives the lease to no further caller. If it keeps the lease alive, it extends the lease
+    /// ahead of its time.
     pub(super) fn hear_of_removal(&mut self, message: &Message<'_>, now: Now) {
         let slot_index = self.locks.slot_with(&message.token, message.key);
         let is_held = |index: &SlotIndex| self.locks.slots.at(*index).state() == TokenState::Held;

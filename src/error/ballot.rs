@@ -38,7 +38,7 @@ pub struct Ballot {
     pub(crate) is_joint: bool,
     /// How long quarantines still keep a quorum from voting, in milliseconds; 0 if they do not.
     pub(crate) quarantine_ms: u32,
-    /// The key of a call for several.
+    /// The key that the nodes voted on, if the call was for several keys.
     pub(crate) key: Option<Arc<[u8]>>,
 }
 
@@ -80,7 +80,7 @@ impl Ballot {
         self.denied.count()
     }
 
-    /// How many votes were needed; of [two lists](crate::Config::next_nodes), at least.
+    /// How many votes were needed. With [two lists](crate::Config::next_nodes), more may be needed.
     #[must_use]
     pub const fn quorum(&self) -> u32 {
         self.quorum

@@ -82,7 +82,8 @@ causes! {
     /// The node broke the rules of TLS, or has no version or cipher in common with this client.
     TlsFailed = "tls_failed", "TLS failed (no version or cipher in common, or broken bytes)";
 
-    /// The node restarted a short time ago and may have lost locks that are still held.
+    /// The node restarted, or became a master, a short time ago, and may have lost locks that are
+    /// still held.
     Quarantined = "quarantined",
         "may have forgotten locks: it restarted, or became a master, too recently";
     /// The node has not answered for several `node_timeout`.
@@ -107,7 +108,8 @@ causes! {
     /// The node's `maxmemory-policy` may drop locks.
     Eviction = "eviction", "maxmemory-policy may evict locks (set noeviction)";
     /// After a failover the old master would go on granting: `min-replicas-to-write` is less than
-    /// its replicas, or `min-replicas-max-lag` is above 10 s.
+    /// its replicas, or `min-replicas-max-lag` is above 10 s. With the restart guard off, no master
+    /// that may fail over votes.
     Unguarded = "unguarded",
         "may fail over, and would go on granting then (set min-replicas-to-write)";
     /// The same server as another configured node (equal `run_id`).

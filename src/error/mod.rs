@@ -27,8 +27,10 @@ pub enum ConfigError {
         /// How many were given.
         nodes: usize,
     },
-    /// Two entries name the same node; one server cannot vote twice.
-    #[error("node {node} is named twice")]
+    /// A list names a node twice, or the two lists name it with different databases or encryption.
+    #[error(
+        "node {node} is named twice, or with different databases or encryption in the two lists"
+    )]
     DuplicateNode {
         /// The node.
         node: String,
@@ -70,7 +72,7 @@ pub enum ConfigError {
         /// The greatest value allowed.
         most: Duration,
     },
-    /// Another setting cannot be used.
+    /// A setting has a value that cannot be used.
     #[error("{setting} must be {must}")]
     Setting {
         /// The setting's name.
@@ -111,8 +113,8 @@ pub enum LockError {
     /// nodes.
     #[error("no quorum: {0}")]
     NoQuorum(Ballot),
-    /// A quorum granted, but less validity was left than the call asked for when it could return
-    /// the lease: use a longer TTL.
+    /// A quorum granted, but too late: when the call could return, the lease had less time left
+    /// than the call asked for. Use a longer TTL.
     #[error("a quorum granted, but not for long enough: {0}")]
     Expired(Ballot),
     /// The lease ended before the work under the lock did.
@@ -156,7 +158,7 @@ pub enum LockError {
     /// The key is empty, or longer than 4,096 bytes with the configured prefix.
     #[error("the key has {len} bytes with its prefix and suffix: 1 to 4096 are allowed")]
     InvalidKey {
-        /// Its length: of an empty key zero, of others with the prefix.
+        /// Its length with prefix and suffix; zero for an empty key.
         len: usize,
     },
     /// These keys, or so many slots, cannot be locked together.
@@ -207,8 +209,8 @@ pub enum ExtendError {
     /// allow. It goes on until its deadline.
     #[error("the lease may not be extended any further (max_extensions, max_hold)")]
     LimitReached,
-    /// Another extension of this lease is under way. An adoption: this client has the lock already, or
-    /// a node may still run its delete of it.
+    /// Another extension of this lease is under way. For an adoption: this client already has the
+    /// lock, or a node may still run this client's delete of it.
     #[error(
         "this client is extending or releasing the lock, or already has the lock that it is to adopt"
     )]
@@ -247,7 +249,7 @@ pub enum ExtendError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum UnlockError {
-    /// So many nodes no longer have the key that the lock was over before the call: the work took
+    /// So many nodes no longer have the key that the lock was over before the call. The work took
     /// longer than the lease, or another client deleted the key. Another holder may have been at
     /// work at the same time.
     #[error("the lock was over before it was unlocked")]
@@ -295,8 +297,9 @@ pub enum DetachError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Unlocked {
-    /// A quorum deleted the key, or the client passed the lock to a waiter. Also if the lock
-    /// [lingers](crate::LockOptions::linger): then the nodes still hold the key.
+    /// A quorum deleted the key, or the client passed the lock to a waiter. A lock that
+    /// [lingers](crate::LockOptions::linger) also counts as released, though the nodes still hold
+    /// its key.
     Released,
     /// Too few nodes answered to know. The client sends the other releases when those nodes come
     /// back; else the keys end with their TTL. From now on no client may adopt the token: a release
@@ -328,8 +331,9 @@ impl LockError {
     }
 
     /// Whether the same call may win later without any change by the caller: try again after some
-    /// time. Of the other errors, the caller must correct an invalid argument. Somebody ended a
-    /// cancelled or closed call on purpose. After [`Lost`](Self::Lost), part of the work may be done.
+    /// time. The other errors are not transient. The caller must correct an invalid argument, and
+    /// somebody ended a cancelled or closed call on purpose. After [`Lost`](Self::Lost), part of
+    /// the work may be done.
     ///
     /// A missing quorum is transient: nodes come back. The ballot, and a
     /// [notice](crate::Client::notices), name a node that a person must repair.

@@ -4,7 +4,7 @@
 //! # Invariants
 //!
 //! - A node that may have lost its memory does not vote until every lock that it may have granted
-//!   before has expired: `G = max_ttl + drift` after the loss. (Test: the guard's table in
+//!   has expired. That is `G = max_ttl + drift` after the loss. (Test: the guard's table in
 //!   `tests.rs`.)
 //! - After a failover the old master may go on granting for [`OLD_MASTER_GRANTS_MS`], by its own
 //!   clock. The new one waits so much longer. A master that could grant for longer does not vote.
@@ -26,24 +26,24 @@ pub(crate) struct AdmissionRules {
     pub(crate) guard: RestartGuard,
     /// `G`: how long a node without memory does not vote.
     pub(crate) guard_time: Duration,
-    /// How much longer a node stays without a vote if an old master may still grant:
-    /// [`OLD_MASTER_GRANTS_MS`] and the drift, because the old master counts by its own clock.
+    /// How much longer a node has no vote if an old master may still grant. It is
+    /// [`OLD_MASTER_GRANTS_MS`] plus the drift, because the old master counts by its own clock.
     pub(crate) old_master_grants: Duration,
     pub(crate) failover_guard: FailoverGuard,
     pub(crate) admission: Admission,
 }
 
-/// For how long after a failover an old master may still grant: its replica acknowledged just
-/// before, the lag is [`LAG_MAX_S`] in whole seconds, and the master looks at it each second. One
-/// second more is for an acknowledgement and a look that come late.
+/// For how long after a failover an old master may still grant. At worst its replica acknowledged
+/// just before, the lag is [`LAG_MAX_S`] in whole seconds, and the master looks at it each second.
+/// One second more is for an acknowledgement and a look that come late.
 pub(crate) const OLD_MASTER_GRANTS_MS: u64 = (LAG_MAX_S + 3) * 1_000;
 
 /// The longest `min-replicas-max-lag`, in seconds: the servers' default.
 const LAG_MAX_S: u64 = 10;
 
 impl AdmissionRules {
-    /// Whether another server may be the master in the place of a node that shows these facts, and the
-    /// client minds.
+    /// Whether the failover guard is on, and another server may become the master in the place of a
+    /// node with these facts.
     pub(super) fn minds_failover(&self, facts: &Facts) -> bool {
         self.failover_guard == FailoverGuard::On && facts.fails_over()
     }
@@ -103,7 +103,7 @@ impl Default for Loss {
     }
 }
 
-/// How many processes of a node the client remembers behind the present one.
+/// How many earlier processes of a node the client remembers.
 const FORMER_MAX: usize = 16;
 
 /// The client's memory of a node across its connections.
@@ -136,7 +136,7 @@ impl History {
         self.identity.as_deref()
     }
 
-    /// Whether the client met the present process before another one.
+    /// Whether the client met the present process earlier, and another process in between.
     pub(crate) fn is_back(&self) -> bool {
         self.identity.as_ref().is_some_and(|identity| self.former.contains(identity))
     }

@@ -1,16 +1,16 @@
 //! The channels on which other clients reach this one through the node: subscriptions beside the
 //! ordinary commands of a RESP3 connection. One channel carries messages. The other carries
-//! transfers. At its end the client unsubscribes from it first, because it then reads of no
-//! hand-over. Without a listener the script finds nobody to tell and deletes the key that it handed
-//! over.
+//! transfers. A client that ends unsubscribes from this channel first, because it will not read of
+//! a later hand-over. Without a listener the script finds nobody to tell and deletes the key that
+//! it handed over.
 //!
 //! # Invariants
 //!
 //! - The client writes SUBSCRIBE only after HELLO answered `proto 3`: over RESP2 a subscribed
 //!   connection takes no ordinary commands.
-//! - SUBSCRIBE and UNSUBSCRIBE at the head of the list of awaited answers have one of two answers:
-//!   the push that confirms them for this client's own channel, or an error. Anything else ends the
-//!   connection. No other push ever answers a request.
+//! - Only two things answer an awaited SUBSCRIBE or UNSUBSCRIBE: the push that confirms it for this
+//!   client's own channel, or an error. Anything else ends the connection. No other push ever
+//!   answers a request.
 
 use super::debt::REFUSED_DELAY;
 use super::pending::{PendingQueue, Request};

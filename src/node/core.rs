@@ -64,7 +64,8 @@ pub(crate) struct Node {
     pub(super) channel: Channel,
     /// Whether the last greeting was in RESP3.
     pub(super) resp3: bool,
-    /// The user had no right to any release step: the next greeting must prove that it has one.
+    /// The user had no right to any release step: the next greeting must prove that the user has
+    /// such a right.
     pub(super) is_unproven: bool,
     /// Connected, and the node has not sent anything yet.
     pub(crate) is_mute: bool,
@@ -160,7 +161,8 @@ impl Node {
         }
     }
 
-    /// Which process the last greeting met, where the process `before` last answered at `last_answer`.
+    /// Compares the process that the last greeting met with the process `before`, whose last answer
+    /// came at `last_answer`.
     pub(crate) fn process(&self, before: Option<&str>, last_answer: Instant) -> Process {
         if before.is_none() || self.identity().is_none() || before == self.identity() {
             return Process::Same;
@@ -310,8 +312,8 @@ impl Node {
         self.is_changed = true;
     }
 
-    /// Whether another server may be the master in this node's place, and the client minds. A node says
-    /// so in its greeting.
+    /// Whether another server may become the master in this node's place while the failover guard
+    /// is on. Until a node's greeting has ended, the client assumes so.
     pub(crate) fn may_fail_over(&self, rules: &AdmissionRules) -> bool {
         let is_greeting = matches!(self.state, State::Greeting { .. });
         is_greeting && rules.failover_guard == FailoverGuard::On
@@ -380,8 +382,8 @@ impl Node {
         self.reading.times.pop_front().unwrap_or_default()
     }
 
-    /// The node told its time. Its answer may lie unread, so the error counts the time in which the
-    /// client stood still, too.
+    /// The node told its time. The answer may have waited unread, so the error includes any time in
+    /// which the client stood still.
     pub(crate) const fn told_time(&mut self, micros: u64, asked_at: Instant, now: Instant) {
         let error = now.nanos_since(asked_at) / 1_000;
         self.clock = Some(WallClock { read_at: now, micros, error });

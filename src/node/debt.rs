@@ -8,8 +8,8 @@
 //! - If the node did not answer the SET, the client pays its debt twice, `node_timeout` apart. A
 //!   server reads an old connection 16 KiB at a time, between others, so the SET may still run
 //!   after the first payment.
-//! - A node has at most as many debts as there is [`Room`](super::Room) for. To make room the
-//!   client drops one, a refused one first, and counts it.
+//! - A node has at most as many debts as there is [`Room`](super::Room) for. To make room, the
+//!   client drops a debt, a refused debt first, and counts it.
 
 use std::collections::VecDeque;
 use std::time::Duration;

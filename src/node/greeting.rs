@@ -2,8 +2,9 @@
 //!
 //! # Contract
 //!
-//! - One write: HELLO with login and name, SELECT if a database is configured, and INFO section by
-//!   section (servers before 7.0 take one section per command).
+//! - The client greets in one write: HELLO with login and name, SELECT if a database is configured,
+//!   and INFO. INFO goes section by section, because servers before 7.0 take one section per
+//!   command.
 //! - A second write only if the answers call for it. It checks that a user who releases by scripts
 //!   may run one. It asks a master that was once a replica since when it has been a master. It
 //!   asks a master with replicas how many of them its writes need.
@@ -52,12 +53,12 @@ pub(crate) struct Facts {
     pub(crate) was_replica: bool,
     /// How many replicas are connected to the node.
     pub(crate) replicas: Option<u64>,
-    /// The node has had replicas, or a master: it keeps a backlog, by default for an hour behind
-    /// the last replica.
+    /// The node has had replicas, or a master: it keeps a backlog, by default for an hour after the
+    /// last replica left.
     pub(crate) has_backlog: bool,
     /// Writes need replicas: the node counts the good ones.
     pub(crate) has_floor: bool,
-    /// How many they need, if the user may read it.
+    /// How many replicas its writes need, if the user may read that setting.
     pub(crate) floor: Option<Floor>,
     /// For how long the node has been a master, by the marker on it.
     pub(crate) met_for: Option<Duration>,
@@ -252,9 +253,9 @@ impl Facts {
     fn note_hello(&mut self, reply: &Reply<'_>) {
         let (Reply::Map(items) | Reply::Array(items)) = reply else {
             let answer = classify(reply);
-            // Valkey 9 hides all commands from a client that is not logged in: an unknown HELLO
-            // gets NOAUTH there, and one with a wrong login WRONGPASS. The answer to AUTH itself
-            // decides.
+            // Valkey 9 hides all commands from a client that is not logged in. It answers an
+            // unknown HELLO by NOAUTH, and a HELLO with a wrong login by WRONGPASS. The answer to
+            // AUTH itself decides.
             let is_hidden = self.logs_in && reply.error_prefix() == Some(b"NOAUTH");
             if is_hidden || answer == Answer::Refused(Cause::Unsupported) {
                 self.hello_refused = true;

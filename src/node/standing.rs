@@ -116,8 +116,8 @@ impl Node {
         true
     }
 
-    /// Looks again whether the node has failed over, and perhaps back: a connection outlasts that,
-    /// and no other answer tells it. The next SET goes behind the look.
+    /// Asks whether the node has failed over, and perhaps back: the connection survives a failover,
+    /// and no other answer shows one. The next SET goes behind the look.
     pub(crate) fn look_again(&mut self, now: Now) {
         if self.look_at.is_none_or(|at| at > now.real) {
             return;
@@ -137,9 +137,9 @@ impl Node {
         self.look_at.is_none() || rules::is_watched(is_recent)
     }
 
-    /// Asks the questions that the greeting has left open, if any: since when the node has been a
-    /// master, how many replicas its writes need, and whether the user may release by the next
-    /// step.
+    /// Asks the questions that the greeting has left open, if there are any. They are: since when
+    /// the node has been a master, how many replicas its writes need, and whether the user may
+    /// release by the next step.
     fn ask_more(&mut self, rules: &AdmissionRules, now: Now) -> bool {
         let facts = &mut self.reading.facts;
         let is_first = !std::mem::replace(&mut facts.is_asked_more, true);
@@ -204,8 +204,8 @@ impl Node {
             return;
         }
         self.history.distrust(rules, now);
-        // A node that says so again in its quarantine is greeted no later: its address may lead to
-        // another master.
+        // If a quarantined node says so again, that does not postpone its greeting: its address may
+        // lead to another master.
         if self.is_admitted() {
             self.end_admission(now);
             self.cause = Cause::Quarantined;

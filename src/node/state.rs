@@ -30,7 +30,8 @@ pub(crate) struct Room {
     pub(crate) output_len: usize,
     /// Answers that the client may await.
     pub(crate) answers: usize,
-    /// Debts; beyond this the client drops one for each new one, and leaves its key to the TTL.
+    /// Debts. To make room for a further debt, the client drops a debt, and leaves that key to its
+    /// TTL.
     pub(crate) debts: usize,
 }
 
@@ -47,8 +48,8 @@ pub(crate) enum State {
     Disconnected { retry_at: Instant },
     /// The driver opens a socket; `since` on the attended clock.
     Connecting { since: Instant },
-    /// The greeting is under way; `since` on the attended clock. On a new connection, the driver
-    /// began to open the socket then.
+    /// The greeting is under way; `since` on the attended clock. On a new connection, this is when
+    /// the driver began to open the socket.
     Greeting { since: Instant },
     /// The node may vote.
     Admitted { since: Instant },
@@ -61,7 +62,7 @@ pub(crate) enum State {
 }
 
 impl State {
-    /// The cause against the node before it answers: [`Cause::None`] unless it is refused.
+    /// Why the node is refused; [`Cause::None`] if it is not.
     pub(crate) const fn refused_for(self) -> Cause {
         if let Self::Refused { cause, .. } = self { cause } else { Cause::None }
     }
@@ -79,13 +80,15 @@ pub enum NodeState {
     Greeting,
     /// The node votes.
     Admitted,
-    /// Connected, but the node does not vote for this long yet: it may have lost locks.
+    /// Connected, but the node gets no vote until this much time has passed: it may have lost
+    /// locks.
     Quarantined(Duration),
     /// Connected, but not fit for locks.
     Refused,
     /// Admitted, but the node has not answered for several `node_timeout`.
     Stalled,
-    /// Connected and fit for locks, or given up: the client's present lists do not name the node.
+    /// The client's present lists do not name the node: it is connected and fit for locks, or given
+    /// up.
     Unlisted,
 }
 

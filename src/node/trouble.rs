@@ -1,5 +1,5 @@
-//! Faults of a node: the client reports each once, until the node is well again. After the loss of a
-//! connection it waits longer from time to time.
+//! Faults of a node: the client reports each once, until the node is well again. After each failure
+//! in a row the client waits longer before it reconnects, at most 5 s.
 //!
 //! # Invariants
 //!
@@ -99,8 +99,8 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// The wait before the next attempt: none at the first failure in a row, then 50 ms doubling to
-    /// 5 s, less up to a random half (`random`: any 32 bits).
+    /// The wait before the next attempt: none after the first failure, then 50 ms, doubling to 5 s.
+    /// `random`, any 32 bits, takes off up to half.
     pub(crate) fn next(&mut self, random: u32) -> Duration {
         let failures = self.failures;
         self.failures = failures.saturating_add(1);

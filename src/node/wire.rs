@@ -314,7 +314,8 @@ impl Node {
     /// Subscribes to transfers in front of the next request. Each later greeting does so again.
     pub(crate) fn take_transfers(&mut self, now: Now) {
         self.channel.wants_transfers = true;
-        // Messages of a node without a mark would be no vote, and no client would delete its key.
+        // Without the node's mark its messages would be no votes, and no client would delete the
+        // key that was handed over.
         let is_able = matches!(self.channel.subscription, Subscription::Asked | Subscription::Open)
             && self.channel.again_at.is_none()
             && !self.channel.denies_transfers
@@ -359,8 +360,8 @@ impl Node {
         self.runs_scripts() && self.mark().is_some()
     }
 
-    /// The node answered a script with an error: it gets none for a while. If the user may not run
-    /// scripts, it gets none on this connection.
+    /// The node answered a script with an error: the client sends it no scripts for a while. If the
+    /// user may not run scripts, it gets none on this connection.
     pub(crate) fn script_refused(&mut self, answer: Answer, now: Now) {
         self.channel.refuses_scripts = true;
         self.channel.ask_again(answer, now);

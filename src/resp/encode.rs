@@ -1,6 +1,7 @@
 //! Turns commands into bytes, appended to a buffer of the caller.
 //!
-//! Layer: bottom, inside `resp`. `command` calls it for commands without a fixed template.
+//! Layer: bottom, inside `resp`. `command` builds its commands from these parts. `node`, `query`
+//! and `engine` call [`append_command`].
 //!
 //! # Contract
 //!

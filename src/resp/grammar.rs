@@ -7,7 +7,7 @@
 //!
 //! - [`Step::next`] judges each byte only by the bytes before it. So it raises an error at the
 //!   first byte that no valid reply continues with, and the error is the same under any chunking.
-//!   Of a double or a big number it only judges whether the byte occurs in such numbers.
+//!   Within a double or a big number, it checks only that each byte can occur in such a number.
 //! - [`Step::Text`] and [`Step::Payload`] are runs: `decode` skips over them without asking here.
 //!
 //! # Invariants

@@ -1,7 +1,7 @@
 //! RESP2 and RESP3, client side: bytes to replies and commands to bytes.
 //!
-//! Layer: bottom. No I/O, no clock, no crate module above it. `node` calls it for each read and
-//! each write.
+//! Layer: bottom. It does no I/O, reads no clock, and imports no other module of the crate.
+//! `command`, `node`, `query` and `engine` call it.
 //!
 //! There are three entry points. [`quick()`] compares the five replies of a lock cycle as words.
 //! [`Decoder`] finds the end of any other frame and validates it, whatever the chunking. The
@@ -13,7 +13,7 @@
 //! - Each input ends as a frame, "more bytes needed" or a [`ProtocolError`]. An error is final:
 //!   framing is lost, so the client closes the connection, and the pending requests on it are
 //!   unknown.
-//! - Nothing here panics on received bytes, allocates, or prints them: a server's error text may
+//! - Reading never panics on received bytes, allocates, or prints them: a server's error text may
 //!   quote a key or a password.
 //!
 //! # Invariants

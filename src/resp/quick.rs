@@ -1,6 +1,7 @@
 //! [`quick()`]: the replies of an undisturbed lock cycle, compared as words.
 //!
-//! Layer: bottom, inside `resp`. `node` calls it for each reply, before the [`Decoder`].
+//! Layer: bottom, inside `resp`. `engine` and `node` call it before the [`Decoder`], where a short
+//! reply is likely.
 //!
 //! # Contract
 //!

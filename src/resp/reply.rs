@@ -1,6 +1,7 @@
 //! [`Reply`]: the content of a frame, borrowed from the frame.
 //!
-//! Layer: bottom, inside `resp`. `command` and `node` call it, and turn replies into votes.
+//! Layer: bottom, inside `resp`. `command` and `node` turn replies into answers, and `query` turns
+//! them into values.
 //!
 //! # Contract
 //!

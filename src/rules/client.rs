@@ -1,4 +1,4 @@
-//! The rules for a lease that goes from one caller of a process to the next.
+//! The rules for a lease that goes from one caller of a client to the next.
 
 #[cfg(feature = "sim")]
 use super::{Kind, Mutant, chosen};
@@ -7,12 +7,12 @@ use crate::time::Instant;
 rules! { CLIENT:
     /// A lease with a fence goes to no other holder: the next holder needs a higher fence.
     fn needs_own_fence(is_fenced: bool) -> bool { is_fenced }
-    /// The next holder in a process gets a lease with the fence of the last holder.
+    /// The next holder in a client gets a lease with the fence of the last holder.
     FenceHandedOn => ByClientTest { false }
 
     /// Each leader has a term of its own.
     fn needs_own_term(is_announced: bool) -> bool { is_announced }
-    /// The next leader in a process gets a lease with the term of the last leader.
+    /// The next leader in a client gets a lease with the term of the last leader.
     TermHandedOn => ByClientTest { false }
 
     /// A lease is handed on only while no call of its last holder works on it.
@@ -31,17 +31,17 @@ rules! { CLIENT:
     /// A lease is handed on although too little of it is left.
     SpentLeaseHandedOn => ByClientTest { false }
 
-    /// A lease does not linger while another process waits for it.
+    /// A lease does not linger while another client waits for it.
     fn ends_lingering(is_waited_for: bool) -> bool { is_waited_for }
-    /// A lease goes on lingering though another process waits.
+    /// A lease goes on lingering though another client waits.
     LingersWhileWaitedFor => LostWaiter { false }
 
-    /// A lease for which another process waits does not begin to linger.
+    /// A lease for which another client waits does not begin to linger.
     fn may_linger(is_free: bool) -> bool { is_free }
-    /// A lease begins to linger although another process waits for it.
+    /// A lease begins to linger although another client waits for it.
     LingersThoughWaitedFor => ByClientTest { true }
 
-    /// A lease is taken again only a limited number of times: then other processes get their turn.
+    /// A lease is taken again only a limited number of times: then other clients get their turn.
     fn has_turns_left(has_turns: bool) -> bool { has_turns }
     /// A lease is taken again any number of times.
     RetakenWithoutEnd => ByClientTest { true }

@@ -5,7 +5,7 @@ use super::{Kind, Mutant, chosen};
 use crate::time::Instant;
 
 rules! { SETS:
-    /// A denied call keeps only its keys in front of the denied key, which has this place.
+    /// A denied call keeps only its keys in front of the denied key, which is at `place`.
     fn keys_kept(place: usize) -> usize { place }
     /// A call waits for one key and keeps all others.
     KeysBehindKept => Starved { usize::MAX }

@@ -15,19 +15,19 @@ rules! { VOTES:
     /// One vote fewer than a quorum counts as a quorum.
     QuorumOffByOne => NoQuorum { configured - 1 }
 
-    /// Of two lists, a lock needs a quorum of each.
+    /// With two lists, a lock needs a quorum of each.
     fn electorate(each: Electorate, together: Electorate) -> Electorate { each }
-    /// Of two lists, a lock needs a majority of all nodes together.
+    /// With two lists, a lock needs a majority of all nodes together.
     ListsCountedTogether => NoQuorum { together }
 
-    /// Of two lists, an extension needs a quorum of each.
+    /// With two lists, an extension needs a quorum of each.
     fn lists_of_extension(each: Electorate, first: Electorate) -> Electorate { each }
-    /// Of two lists, an extension needs a quorum of the first.
+    /// With two lists, an extension needs a quorum of the first.
     ExtendedByOneList => NoGround { first }
 
-    /// Of two lists, a quorum of each accepts a fence.
+    /// With two lists, a quorum of each accepts a fence.
     fn lists_of_fence(each: Electorate, first: Electorate) -> Electorate { each }
-    /// Of two lists, a quorum of the first accepts a fence.
+    /// With two lists, a quorum of the first accepts a fence.
     FencedByOneList => ByTest { first }
 
     /// A client of two lists hands no lock over.

@@ -1,5 +1,5 @@
 //! Addresses that lead to other servers than before: two change places, or one leads to the server
-//! of another. Open connections stay.
+//! of another. Open connections keep their server, unless the simulation resets them.
 //!
 //! # Oracles
 //!
@@ -27,7 +27,7 @@ impl Plan {
         (self.hold, self.gap) = (random.pick(&[20 * MS, ttl / 3, ttl]), 20 * MS);
         self.fault_every = random.pick(&[60, 200, 600]) * MS;
         let moved = [Fault::Moved; 3];
-        // A server that is refused at one address for another cause is met at the other.
+        // With these faults a client may refuse a server at one address, and meet it at another.
         let more = [Fault::Reset, Fault::LinkStall, Fault::Freeze, Fault::Policy, Fault::Denied];
         self.faults = moved.into_iter().chain(more).collect();
         for fault in [Fault::RestartKept, Fault::RestartLost] {

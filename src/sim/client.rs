@@ -62,8 +62,8 @@ pub(super) struct SimClient {
     stage: Stage,
     /// Its lists of nodes have changed, and its engine does not know yet.
     pub(super) has_new_lists: bool,
-    /// The lists of which it needs a quorum each, and since when; no lists if clients do not differ
-    /// in that.
+    /// The lists of which the client needs a quorum each, and since when. Empty if all clients have
+    /// one list.
     pub(super) lists: Vec<(Global, Vec<NodeMask>)>,
     stopped_until: Global,
     /// How long it stood still, in all.
@@ -553,7 +553,7 @@ impl World {
             self.leave(client, node);
         }
         for task in 0..self.clients[client].tasks.len() {
-            self.task_ends(client, task);
+            self.lets_go(client, task);
         }
         let epoch = self.clients[client].epoch + 1;
         let clock = self.clients[client].clock;

@@ -57,7 +57,7 @@ impl World {
             return false;
         }
         let nodes = this.engine.nodes(this.local(self.now));
-        // The client leaves its debts to nodes that cannot answer to the TTL.
+        // Where a node cannot answer, the client leaves its debts to the TTL.
         if is_done && nodes.iter().all(|node| node.votes && node.debts == 0) {
             self.counts.path(Path::Closed);
             self.look_for_left(client);

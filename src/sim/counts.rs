@@ -352,7 +352,7 @@ pub struct Counts {
     paths: [u64; Path::ALL.len()],
     /// Acquisitions that were begun.
     pub attempts: u64,
-    /// Leases that were handed over.
+    /// Leases that callers got.
     pub leases: u64,
     /// Steps of the simulation.
     pub steps: u64,

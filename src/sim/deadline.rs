@@ -90,8 +90,8 @@ impl World {
         });
     }
 
-    /// No answer that was read at `now` has moved on the deadline of a kept lease that was over.
-    /// Its holder may have seen the end.
+    /// An answer read at `now` must not move the deadline of a kept lease that was over. Its holder
+    /// may have seen the end.
     pub(super) fn check_moved(&mut self, client: usize, now: Instant) {
         let this = &mut self.clients[client];
         for task in this.tasks.iter_mut().filter(|task| task.is_kept) {

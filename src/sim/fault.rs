@@ -7,12 +7,10 @@
 //!
 //! - A clock goes forward, and a key is dropped, only on as many nodes as the quorum has votes to
 //!   spare: `2q - N - 1`.
-//! - A node that was a replica tells each connected client of it, or cuts it off, before it is a
-//!   master again. Where it does neither, it stays a replica for [`FAILOVERS_LEAST`].
-//! - An old master goes on behind a failover for [`GOES_ON_MOST`], with the connections that it has.
-//!   One that could go on for longer is behind a node that has no vote.
-//! - Clients that never met this process of the node do not meet it before every lock that it forgot
-//!   is over.
+//! - Before a replica is a master again, it tells each connected client that it is a replica, or
+//!   cuts that client off. A replica that does neither stays a replica for [`FAILOVERS_LEAST`].
+//! - After a failover an old master goes on for at most [`GOES_ON_MOST`], with the connections that
+//!   it has. Only a node without a vote has an old master that goes on for longer.
 
 use super::clock::{Global, MS, SECOND};
 use super::counts::Fault;
@@ -35,7 +33,7 @@ const ATTEMPTS_MAX: u64 = 1500;
 impl World {
     /// One more fault, or the end of all faults.
     pub(super) fn fault_due(&mut self) {
-        // A seed of hand-overs has no faults, and lasts for as many rounds.
+        // A seed of hand-overs has no faults, so its rounds count in their place.
         let is_calm = self.plan.faults.is_empty();
         let faults = if is_calm { self.fault_rounds } else { self.faults };
         let has_enough = if self.plan.strays.is_some() {
@@ -258,7 +256,7 @@ impl World {
         }
     }
 
-    /// Whether a node has a replica, which has been one for long enough.
+    /// Whether a node has a replica, and has been a replica for long enough.
     fn may_fail_over(&self, index: usize) -> bool {
         self.nodes.get(index + self.plan.servers()).is_some_and(|replica| {
             let since = replica.forgot_at.map_or(0, |at| at + FAILOVERS_LEAST);
@@ -267,8 +265,8 @@ impl World {
     }
 
     /// The replica of a node becomes its master, with the keys that it has received. The old master
-    /// keeps its connections, and may go on until it misses its replica. Returns after what time it
-    /// is the replica.
+    /// keeps its connections, and may go on until it misses its replica. Returns how long it takes
+    /// until the old master is a replica.
     fn fail_over(&mut self, index: usize) -> Global {
         let behind = index + self.plan.servers();
         self.nodes.swap(index, behind);

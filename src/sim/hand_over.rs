@@ -10,7 +10,7 @@
 //!   are lost. The judge excuses the calls that waited when a newcomer found the key free: the
 //!   newcomer may win, and mix their order. A client that has just released the key is no newcomer.
 //!   The judge also excuses the waiters of a key when one of them gives up, or just has. That call
-//!   wakes the waiters on its list, which may be on another list since.
+//!   wakes the waiters on its list, although some may stand on another list by then.
 
 use super::clock::{Global, MS};
 use super::world::{Phase, World};

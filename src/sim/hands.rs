@@ -47,7 +47,8 @@ pub struct Contest {
     pub turns: usize,
     /// How many slots the lock has; zero: a plain lock.
     pub slots: usize,
-    /// One more client takes all slots, holds them for a round trip, and comes back 50 later.
+    /// One more client takes all slots, holds them for a round trip, and comes back 50 round trips
+    /// later.
     pub has_writer: bool,
 }
 
@@ -336,7 +337,7 @@ impl World {
             self.step();
         }
         self.hand_overs.sort();
-        // A writer that starves is not answered at all.
+        // A writer that starves never gets the slots, so its wait so far counts, too.
         let waits = |client: &&Client| client.lease.is_none() && client.wants_at == Instant::MAX;
         let writer = self.clients.get(self.contest.clients).filter(waits);
         self.writer_waits.extend(writer.map(|it| self.now.saturating_since(it.asked_at)));

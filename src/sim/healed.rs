@@ -92,7 +92,7 @@ impl World {
         }
     }
 
-    /// A client has ended, and says that it owes nothing.
+    /// The client says that it owes nothing: none of its keys and claims may be left.
     pub(super) fn look_for_left(&mut self, client: usize) {
         let start = self.clients[client].token_start.clone();
         // A holder may just have handed a lock over to the client, which does not know it yet.

@@ -44,7 +44,7 @@ impl World {
         }
     }
 
-    /// A transfer message comes once more, however much later.
+    /// A transfer message comes once more, up to twice the longest TTL later.
     fn repeat(&mut self, conn: usize, bytes: Vec<u8>) {
         self.counts.fault(Fault::TransferRepeated);
         let after = self.random.between(self.plan.latency, 2 * self.plan.max_ttl_ms * MS);
@@ -96,8 +96,9 @@ impl World {
         self.carry(node);
     }
 
-    /// A forged message says that a node has written a token to a key. A quorum of true ones would win
-    /// the lock. So the message names no node, or a lease that was given away.
+    /// A forged message says that a node has written a token to a key. A quorum of true messages
+    /// would win the lock. So a forged message has a random mark, or the token of a lease that was
+    /// given away.
     fn forged_transfer(&mut self, client: usize, node: usize) -> Option<Vec<u8>> {
         let is_transfer = self.random.chance(300);
         let key = self.random.index(self.plan.keys);

@@ -7,9 +7,9 @@
 //! # How a seed runs
 //!
 //! 1. `plan` draws the topology, the bounds and the faults that may happen.
-//! 2. Safety: clients (`client`, `task`) lock, extend, release, give away and die, while
-//!    `fault` breaks what may break. It ends after 60 attempts, 16 leases and the faults that the
-//!    plan wants, or after 80 rounds of `fault`.
+//! 2. Safety: clients (`client`, `task`) lock, extend, release, give away and die, while `fault`
+//!    breaks what may break. It ends after 60 attempts, 16 leases and the faults that the plan
+//!    wants. It ends at the latest after 80 rounds of `fault`, or 1,500 attempts.
 //! 3. All is healed. Clients must pay all debts, then each client must get each key, and then
 //!    nothing may be left (`healed`).
 //!
@@ -18,7 +18,7 @@
 //! waiting. `deadline` judges that everything ends in time, and `unlike` clients of different
 //! settings. The same seed gives the same run.
 //!
-//! [`exhaustive`] plays two clients in every order instead of some seeds' orders. [`hands`] counts
+//! [`exhaustive`] plays two clients in every order; seeds play only some orders. [`hands`] counts
 //! the cost of a change of hands.
 //!
 //! A fuzzer's bytes may make the choices instead ([`run_given`]): then nodes lie as well, and

@@ -56,7 +56,7 @@ impl Pipe {
     }
 }
 
-/// Puts a piece that has arrived behind those before it. Mostly it is the only one.
+/// Appends a piece that has arrived to the earlier pieces. Usually there are none.
 pub(super) fn append(to: &mut Vec<u8>, piece: Vec<u8>) {
     if to.is_empty() {
         *to = piece;

@@ -72,7 +72,7 @@ impl Oracle {
         }
     }
 
-    /// A lease that goes on after its end was held by nobody else meanwhile.
+    /// If a lease goes on after its end, no other client may have held its key meanwhile.
     fn check_uninterrupted(&mut self, holder: u64, key: usize) {
         let mut before = self.keys[key].iter().rev().skip(1);
         let own = before.clone().find(|window| window.holder == holder).map(|window| window.end);
@@ -83,8 +83,8 @@ impl Oracle {
         });
     }
 
-    /// A lease of `key` with this fence was handed over. Leases exclude each other, so each is
-    /// granted behind the one before. Its fence must be higher, too.
+    /// A lease of `key` with this fence was handed over. Leases exclude each other, so each lease
+    /// is granted after the lease before it. Its fence must be higher, too.
     pub fn fenced(&mut self, key: usize, fence: u64) {
         let last = std::mem::replace(&mut self.fences[key], fence);
         self.check(Kind::FenceOrder, last < fence, || {

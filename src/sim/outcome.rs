@@ -59,7 +59,7 @@ impl World {
         }
     }
 
-    /// A client that stood still may get its lease only behind a later lease.
+    /// A client that stood still may get its lease only after a later lease.
     fn look_at_fence(&mut self, client: usize, task: usize, lease: LeaseId) {
         let this = &self.clients[client];
         let Some(fence) = this.engine.fence(lease) else { return };
@@ -79,7 +79,8 @@ impl World {
     ) {
         let granted = match &result {
             Ok(lease) => self.clients[client].engine.votes(*lease),
-            // The nodes that would vote for a call that waited for its turn in vain.
+            // Such a call may have waited for its turn in vain. Its error names the nodes that
+            // would vote.
             Err(LockError::NoQuorum(_)) if self.clients[client].front.is_some() => NodeMask::EMPTY,
             Err(LockError::Taken(it) | LockError::NoQuorum(it) | LockError::Expired(it)) => {
                 it.granted
@@ -209,7 +210,7 @@ impl World {
         });
     }
 
-    /// A lease was handed over.
+    /// A caller has got a lease.
     pub(super) fn holds(
         &mut self,
         client: usize,
@@ -233,7 +234,8 @@ impl World {
             format!("client {client} was given a lease with {validity:?} left of {least:?}")
         });
         let this = &self.clients[client];
-        // A failed extension by less may have brought the deadline forward: its round is no ground.
+        // A failed extension to a shorter TTL may have moved the deadline to an earlier time. Then
+        // its round proves nothing.
         if is_new || this.engine.deadline(lease) > this.tasks[task].deadline {
             self.moved_on(client, task, is_new);
         }

@@ -45,8 +45,7 @@ pub(super) struct Plan {
     pub(super) slots: bool,
     /// Clients wake each other.
     pub(super) direct_wake: bool,
-    /// How often a lock is handed over in a row; `None`: as the engine finds best.
-    pub(super) transfers_in_row: Option<u8>,
+    pub(super) transfers_in_row: u8,
     /// Of a thousand messages, how many are lost and how many late. Of a thousand runs of a server,
     /// how many are followed by a forged message.
     pub(super) message_lost: u64,
@@ -72,7 +71,7 @@ pub(super) struct Plan {
     /// A clock's own rate is off by this at most: half of the drift, which is between two clocks.
     pub(super) rate_ppm: i64,
     pub(super) flavors: Vec<Flavor>,
-    /// Round trips take from `latency` on.
+    /// A round trip takes at least `latency`.
     pub(super) latency: Global,
     /// Of a thousand deliveries, how many are late, and by how much at most.
     pub(super) late: u64,
@@ -132,7 +131,7 @@ impl Plan {
             sets: 0,
             slots: false,
             direct_wake: random.chance(850),
-            transfers_in_row: Some(random.pick(&[16, 16, 16, 255, 1, 0])),
+            transfers_in_row: random.pick(&[16, 16, 16, 255, 1, 0]),
             message_lost: random.pick(&[0, 0, 50, 300]),
             message_late: random.pick(&[0, 0, 50, 300]),
             forged: random.pick(&[0, 0, 5, 30]),
@@ -172,8 +171,8 @@ impl Plan {
         plan.with_clocks_apart().with_lingering().with_sets().with_names()
     }
 
-    /// Servers run a long script where links may be slow, and lack replicas where disks may be
-    /// full. These faults take no draw of their own, so that the other seeds stay as they are.
+    /// Adds `Busy` to seeds that have `SlowLink`, and `NoReplicas` to seeds that have `Misconf`.
+    /// These faults take no draw of their own, so that the other seeds stay as they are.
     fn add_refusals(&mut self) {
         for (known, more) in [(Fault::SlowLink, Fault::Busy), (Fault::Misconf, Fault::NoReplicas)] {
             if self.faults.contains(&known) {
@@ -300,7 +299,7 @@ impl Plan {
         self.latency = random.between(30 * US, 4 * MS);
         (self.clients, self.tasks, self.kept) = (4, 3, random.pick(&[0, 800]));
         (self.cut, self.ghosts, self.pause) = (0, false, random.pick(&[0, 2, 10]));
-        // A grant often comes before the answer to the look behind it.
+        // So a grant often comes before the answer to the look that follows it.
         self.split = 500;
         // The timeouts of calls follow from the gap. Some outlast a failover.
         (self.hold, self.gap) =
@@ -368,7 +367,7 @@ impl Plan {
         self.latency = random.between(30 * US, 300 * US);
         (self.clients, self.keys) = (random.between(3, 5) as usize, random.between(1, 2) as usize);
         self.tasks = random.between(1, 3) as usize;
-        (self.direct_wake, self.transfers_in_row) = (true, Some(16));
+        (self.direct_wake, self.transfers_in_row) = (true, 16);
         (self.ghosts, self.cut, self.mute, self.fenced) = (false, 0, 0, 0);
         self.kept = random.pick(&[0, 800]);
         self.rare.repeated = random.pick(&[0, 300]);
@@ -390,7 +389,7 @@ impl Plan {
         }
     }
 
-    /// Users lose the right to one way of comparing and deleting after the other.
+    /// Users lose the right to one compare-and-delete command after another.
     fn look_at_rights(&mut self, random: &mut Random) {
         self.three_nodes(random);
         self.max_ttl_ms = random.pick(&[400, 2000]);
@@ -439,9 +438,7 @@ impl Plan {
         if let Some(password) = self.rare.password {
             config = config.password(password);
         }
-        if let Some(most) = self.transfers_in_row {
-            config = config.transfers_in_row(most);
-        }
+        config = config.transfers_in_row(self.transfers_in_row);
         if let Some(user) = self.rare.user {
             config = config.username(user);
         }

@@ -65,7 +65,8 @@ pub(super) struct Rare {
     pub(super) is_backed: bool,
     /// Of a thousand times, how often a replica receives what its master holds.
     pub(super) received: u64,
-    /// Old masters that go on for ever, behind a failover: a bit for each node.
+    /// Nodes whose old master may go on for three guard times after a failover: a bit for each
+    /// node.
     pub(super) unguarded: u64,
     /// Set where clients campaign.
     pub(super) elections: Option<Elections>,
@@ -193,8 +194,8 @@ impl Plan {
         self.nodes - self.rare.aliases
     }
 
-    /// How many nodes vote where all is well. Of two addresses of a server one votes. A node does not
-    /// vote that does not say what it is, or would go on granting behind a failover.
+    /// How many nodes vote where all is well. Of two addresses of a server one votes. A node that
+    /// does not say what it is, or would go on granting after a failover, does not vote.
     pub(super) const fn voters(&self) -> usize {
         let silent = if self.rare.is_lenient { 0 } else { self.rare.silent.count_ones() as usize };
         self.servers() - silent - self.rare.unguarded.count_ones() as usize

@@ -38,7 +38,7 @@ impl World {
         if is_writer { options.clone().write(slots) } else { options.clone().slots(slots) }
     }
 
-    /// A lock was won. Of a lock with slots, the client learns only now which one it has.
+    /// A lock was won. If the lock has slots, the client learns only now which slot it has.
     pub(super) fn note_slot(&mut self, client: usize, task: usize, lease: LeaseId) {
         if !self.plan.slots {
             return;

@@ -49,8 +49,8 @@ pub(super) struct Task {
     /// The TTL of the last round of the lease.
     pub(super) ttl_ms: u64,
     /// When the call under way must have ended, on the client's clock, and how long the client had
-    /// stood still in all when it began. Each round gets back the time in which the client does not
-    /// read.
+    /// stood still in all when it began. Each round lasts longer by the time in which the client
+    /// does not read.
     pub(super) ends: Instant,
     pub(super) stood: Global,
     /// The engine keeps the lease alive.
@@ -441,8 +441,8 @@ impl World {
     }
 
     /// Gives key and token to any client that wants them. Until the deadline no other client may
-    /// have the lock. Returns whether the lease may be given away: an earlier command may still run
-    /// at a node.
+    /// have the lock. Returns false if the lease cannot be given away, because an earlier command
+    /// may still run at a node.
     fn give_away(&mut self, client: usize, task: usize) -> bool {
         let this = &mut self.clients[client];
         let Some(lease) = this.tasks[task].lease else { return false };
@@ -559,11 +559,6 @@ impl World {
             self.oracle.stop(holder, key, self.now);
             self.turn_ended(client, key);
         }
-    }
-
-    /// The process of a task is gone.
-    pub(super) fn task_ends(&mut self, client: usize, task: usize) {
-        self.lets_go(client, task);
     }
 
     pub(super) fn idle(&mut self, client: usize, task: usize) {

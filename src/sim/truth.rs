@@ -145,7 +145,7 @@ impl World {
         });
     }
 
-    /// A round has ended for which these nodes voted. None of them had forgotten, before the call
+    /// These nodes voted in a round that has ended. None of them had forgotten, before the call
     /// began, a valid lock for which it had voted.
     pub(super) fn check_memory(
         &mut self,

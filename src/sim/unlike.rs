@@ -25,7 +25,7 @@ use crate::rules::Kind;
 /// How the clients differ.
 #[derive(Debug, Default)]
 pub(super) struct Unlike {
-    /// The part of the longest `max_ttl` that each client has for its own: a half, say, for 2.
+    /// The divisor for each client's own `max_ttl`: 2 stands for half of the longest.
     ttl_parts: Vec<u64>,
     /// Clients whose keys have the other prefix: a bit each.
     others: u64,
@@ -77,7 +77,7 @@ impl Plan {
             }
         } else if self.setting == Setting::MaxTtls {
             self.keep_memory(random);
-            (self.keys, self.transfers_in_row) = (1, Some(16));
+            (self.keys, self.transfers_in_row) = (1, 16);
             self.max_ttl_ms = random.pick(&[1000, 4000, 20_000]);
             self.rare.unlike.ttl_parts =
                 (0..self.clients).map(|_| random.pick(&[1, 2, 4])).collect();
@@ -170,7 +170,7 @@ fn mask(bits: u32) -> NodeMask {
 }
 
 impl World {
-    /// Clients go on to their next lists, once all have taken the last step.
+    /// Clients go on to their next lists, once all have taken the step before.
     pub(super) fn change_lists(&mut self) {
         let Some(change) = self.plan.rare.unlike.change else { return };
         let is_exchanging =
@@ -179,7 +179,8 @@ impl World {
         // At the end the judge wants every node to vote, so no client connects anew by then.
         let goes_on = self.phase != Phase::Progress
             || self.clients.iter().any(|client| !client.goals.is_empty());
-        // All leases that began before are over: the drift is taken off them.
+        // After this wait all earlier leases are over: a lease is shorter than its TTL by the
+        // drift.
         let wait = self.plan.max_ttl_ms * MS;
         let next = match change {
             Change::Old if goes_on && self.random.chance(100) => Change::ToBoth,

@@ -162,7 +162,8 @@ pub(super) struct World {
     pub(super) trace: Option<fn(&str)>,
 }
 
-/// A seed that takes more steps than this is spinning. A busy one took 3.5 million, and came to rest.
+/// A seed that takes more steps than this is spinning. A busy seed took 3.5 million steps, and came
+/// to rest.
 const STEPS_MAX: u64 = 5_000_000;
 
 impl World {

@@ -18,7 +18,8 @@ use crate::times::record;
 /// Cycles before the measurement begins.
 const WARM_UP: u64 = 200;
 
-/// Nodes that are far away need no longer warm-up: its effect is small beside their round trip.
+/// The warm-up ends after this time even if nodes are far away: its effect is small beside their
+/// round trip.
 const WARM_UP_TIME: Duration = Duration::from_millis(500);
 
 /// Acquires and releases one lock at a time.

@@ -51,8 +51,8 @@ pub(super) fn measure(
     };
     window.connect(signals)?;
     let started = now();
-    // Acquisitions begin again outside of the loop over results: one that fails at once would make
-    // that loop endless.
+    // Acquisitions begin again outside of the loop over results: an acquisition that fails at once
+    // would make that loop endless.
     let mut missing = in_flight;
     let signal = loop {
         for _ in 0..missing {

@@ -74,7 +74,7 @@ struct Demo {
     view: View,
     title: String,
     start: Instant,
-    /// Sales over the last second, with their times.
+    /// The total sold at each redraw of the last second.
     pace: VecDeque<(Duration, u32)>,
 }
 
@@ -129,7 +129,7 @@ impl Demo {
         let wave_count = args.stock.div_ceil(args.workers);
         let mut interval = (SALE_LENGTH / wave_count).min(WAVE_INTERVAL_MAX);
         if args.no_lock {
-            // Without locks the workers sell more pieces than there are.
+            // Without locks the workers sell a piece several times, so the stock takes more waves.
             interval /= 2;
         }
         // The workers connect meanwhile, and begin together.
@@ -171,7 +171,7 @@ impl Demo {
         }
     }
 
-    /// Checks the nodes, and reports when one votes again.
+    /// Checks the nodes, and reports each node that votes again.
     fn look(&mut self, elapsed: Duration) -> Result<(), Failure> {
         let Some(observer) = &self.observer else { return Ok(()) };
         observer.leader("redbolt:demo:shelf:0").wait()?;

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use redbolt::inspect::{Agreement, ClientId, ClientName, NodeAnswers, NodeId, Query, Reply};
 use redbolt::{Cause, Client, LockError};
 
-/// A node with more connections is not asked for a list of them: each takes up to 1 KiB of it.
+/// The command asks no node with more connections for its list: each connection adds up to 1 KiB to
+/// the reply.
 const CLIENTS_MAX: u32 = 16_000;
 
 /// Longer than any address and port.
@@ -38,7 +39,7 @@ impl Unlisted {
     }
 }
 
-/// The other clients of the nodes of a client.
+/// The clients of Redbolt that the nodes list, without the client that asks.
 #[derive(Clone, Debug)]
 pub(crate) struct Clients {
     /// The client's own settings.

@@ -29,7 +29,8 @@ pub(crate) struct SeenLock {
     pub(crate) verdict: Verdict,
     /// The holder, if a quorum holds one token.
     pub(crate) holder: Option<Holder>,
-    /// The lock is held and has no vote to spare, though one that all nodes hold would have one.
+    /// The lock is held without a vote to spare, although a lock on all nodes would have a vote to
+    /// spare.
     pub(crate) is_tight: bool,
     pub(crate) nodes: Vec<NodeKey>,
     /// Other data than a token is on so many nodes that the rest makes no quorum.
@@ -165,7 +166,7 @@ impl SeenLock {
         Self::read(key, nodes.collect(), answers, 0, has_quorum)
     }
 
-    /// By the replies of each node that [`Led::read`] reads from this place on.
+    /// Reads the lock from each node's replies. [`Led::read`] reads the replies from place `at` on.
     fn read(
         key: &[u8],
         nodes: Vec<NodeKey>,
@@ -205,7 +206,7 @@ impl SeenLock {
         }
     }
 
-    /// That the key holds other data than a token, where that keeps any client from the lock.
+    /// A message, if other data than a token keeps all clients from the lock.
     pub(crate) fn other_data(&self) -> Option<String> {
         let count = self.nodes.iter().filter(|node| node.is_foreign()).count();
         let nodes = self.nodes.len();

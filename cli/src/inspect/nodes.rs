@@ -80,7 +80,7 @@ fn trials(key: &[u8]) -> [Trial<'_>; 9] {
         ("DELIFEQ", vec![b"DELIFEQ", key, NOBODY]),
         ("DELEX", vec![b"DELEX", key, b"IFEQ", NOBODY]),
         ("EVAL", vec![b"EVAL", b"return 0", b"1", key]),
-        // The marker is one that no client has written.
+        // No client writes this marker.
         ("DEL", vec![b"DEL", MARKER_KEY]),
     ]
 }

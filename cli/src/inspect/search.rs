@@ -156,7 +156,7 @@ impl Search<'_> {
 }
 
 impl Searched {
-    /// The search asks the node no further.
+    /// Notes why the search did not finish the node. It asks a silent node nothing more.
     fn fail(&mut self, cause: Cause, answers: &NodeAnswers) {
         (self.cause, self.is_silent) = (cause, answers.cause != Cause::None);
     }
@@ -187,7 +187,7 @@ fn scanned(answers: &NodeAnswers) -> Result<(u64, Vec<&[u8]>), Cause> {
     Ok((next.ok_or(Cause::OddReply)?, keys.iter().filter_map(Reply::text).collect()))
 }
 
-/// The key that callers know, if a lock may have it.
+/// The key without the prefix; `None` if no lock can have this key.
 fn lock_key(wire: &[u8], prefix: &[u8]) -> Option<Vec<u8>> {
     let key = wire.strip_prefix(prefix).filter(|key| !key.is_empty())?;
     (!is_beside(key) && !wire.starts_with(MARKER)).then(|| key.to_owned())

@@ -66,7 +66,7 @@ fn what_is_wrong_with_one_server_is_said_with_its_name_and_its_remedy() {
             "only once per second",
         ),
         (&["--no-appendfsync-on-rewrite", "yes"], "unsafe", 78, "(no-appendfsync-on-rewrite yes)"),
-        (&["--replicaof", "127.0.0.1", "1"], "degraded", 1, "name a master of its own"),
+        (&["--replicaof", "127.0.0.1", "1"], "degraded", 1, "name an independent master"),
         (&["--maxmemory", "1mb"], "notes", 1, "% of its maxmemory"),
     ];
     for (args, list, code, words) in table {
@@ -131,7 +131,8 @@ fn a_user_who_takes_no_locks_is_told_so_and_nothing_of_the_nodes() {
     let quorum = check(&report, "quorum")["message"].as_str().unwrap();
     assert_eq!(
         quorum,
-        "3 of 3 nodes vote, and this user may take no locks: give doctor the user of your clients"
+        "3 of 3 nodes vote, and this user may take no locks: run doctor as the user of your \
+         clients"
     );
     let wrong = ["unsafe", "degraded"].map(|list| report[list].as_array().unwrap());
     assert_eq!(wrong.map(Vec::len), [1, 3], "{report}");

@@ -161,7 +161,7 @@ fn a_user_who_may_not_run_scripts_is_told_where_and_what_to_grant() {
         assert!(ended.err.contains(words), "{words}: {ended:?}");
     }
     let doctor = on_urls(&urls, &[&times[..], &["doctor", "--wait", "60s"]].concat()).expect(0).out;
-    let line = doctor.lines().find(|line| line.contains("with a fence")).expect("a note");
+    let line = doctor.lines().find(|line| line.contains("locks with --fence")).expect("a note");
     assert!(line.starts_with(&format!("note      {}, {}: ", name(0), name(1))), "{line}");
     assert!(!format!("{ended:?}{doctor}").contains("s3cret"), "{ended:?}{doctor}");
 }

@@ -114,8 +114,8 @@ fn status_says_why_a_holder_is_unknown() {
         server.command(&["SET", "other", "8ae2-another-library", "PX", "30000"]);
     }
     let text = || at(&servers, &["status", "gone"]).expect(0).out;
-    let reason = "no node lists this client: it has ended, or is a script's redbolt lock, or this \
-                  user may not run CLIENT LIST";
+    let reason = "no node lists this client: it has ended (redbolt lock ends at once), or this \
+        user may not run CLIENT LIST";
     assert!(eventually(PATIENCE, || text().contains(reason)), "{}", text());
     let listed = at(&servers, &["ls"]).expect(0);
     assert!(listed.err.contains(reason), "{listed:?}");

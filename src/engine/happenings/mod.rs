@@ -19,7 +19,7 @@ use crate::slab::{OpIndex, SlotIndex};
 use crate::time::Instant;
 
 /// An event for the observers.
-#[cfg_attr(not(feature = "tracing"), expect(dead_code, reason = "some is for the log alone"))]
+#[cfg_attr(not(feature = "tracing"), expect(dead_code, reason = "only the log reads some fields"))]
 pub(in crate::engine) enum Happening<'a> {
     /// A call for a lock has begun.
     Call { op: OpIndex, slot: SlotIndex, ttl_ms: u32, now: Instant },
@@ -32,7 +32,7 @@ pub(in crate::engine) enum Happening<'a> {
     Attempt { op: OpIndex },
     /// The attempt asks one node before the others.
     Gated,
-    /// The first node did not grant, so the attempt does not ask this one.
+    /// The first node did not grant, so the attempt does not ask this node.
     NotAsked { node: NodeId },
     /// A node's vote is known.
     Vote { node: NodeId, slot: SlotIndex, vote: Vote },
@@ -121,7 +121,7 @@ impl Happening<'_> {
 mod tests {
     use super::*;
 
-    /// Its line may be a warning, or say that a node votes: a log without details has both.
+    /// The line of `NodeChanged` may be a warning or an info line, so its level lets both through.
     #[test]
     fn what_becomes_of_a_node_is_told_where_only_warnings_are() {
         let (node, now) = (NodeId::new(0).unwrap(), Instant::default());

@@ -1,8 +1,7 @@
 //! The observers of a happening: it becomes a line of the log, a count, a sight of the simulation.
 //!
 //! The code that decides builds a [`Happening`]. Only [`Locks::observe`] tells the observers of it.
-//! The machine of `wait` has no locks, so it tells the simulation itself of the events that only it
-//! knows.
+//! The machine of `wait` has no `Locks`, so it tells the simulation itself what only it knows.
 //!
 //! # Invariants
 //!

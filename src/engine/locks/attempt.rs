@@ -2,9 +2,10 @@
 //!
 //! # Invariants
 //!
-//! - A node that may not vote gets no request: its vote fails at once.
-//! - An accept of a fence counts only where a grant of the node would: it was read from an admitted
-//!   node.
+//! - A node that may not vote gets no request. Its vote fails at once, unless the attempt waits for
+//!   the node to connect.
+//! - An accept of a fence counts only where a grant would count: the client read it from an
+//!   admitted node.
 
 use super::core::{Failed, Locks};
 use super::op::{OpKind, Verdict};
@@ -285,11 +286,14 @@ impl Locks {
         }
     }
 
-    /// A node in good standing granted, and the number of grants decides. Counts the vote, if there
-    /// is nothing else to do. Returns whether it did.
+    /// A node in good standing granted, and the number of grants decides. Counts the vote of an
+    /// attempt that is asking or has won. Returns whether it counted.
     #[inline(always)]
     pub(in crate::engine) fn set_granted(&mut self, id: NodeId, slot_index: SlotIndex) -> bool {
-        debug_assert!(self.settings.electorate.takes_any(), "of two lists, the nodes decide");
+        debug_assert!(
+            self.settings.electorate.takes_any(),
+            "with two lists, the number of grants does not decide"
+        );
         let slot = self.slots.at_mut(slot_index);
         let is_counted = matches!(slot.state(), TokenState::Asking | TokenState::Won);
         let Some(op) = slot.op.filter(|_| is_counted) else { return false };
@@ -297,8 +301,8 @@ impl Locks {
         slot.refs = rules::names_left(slot.refs);
         self.observe(Happening::Vote { node: id, slot: slot_index, vote: Vote::Granted });
         let round = &mut self.ops.at_mut(op).round;
-        // The node has no vote yet: before its answer only a lost connection or the end of the
-        // round enters one.
+        // The node has no vote yet: a lost connection brings no answer, and the end of a round
+        // decides the attempt.
         round.grant(id);
         if round.is_quorum_just_met(self.settings.quorum) {
             let failed = self.decide(slot_index);
@@ -393,7 +397,7 @@ impl Locks {
     }
 
     /// The vote of a node that granted. A grant that was read after the node said that it is not a
-    /// master does not count. Nor does one that came too long behind the last look at the node.
+    /// master does not count. Nor does a grant that came too long after the last look at the node.
     #[inline]
     pub(super) fn vote_of_grant(&mut self, id: NodeId, now: Now) -> Vote {
         let is_trusted = self.nodes.at(id).is_plain() || self.note_grant_in_trouble(id, now);

@@ -17,7 +17,7 @@ use crate::rules;
 use crate::slab::{BatchIndex, OpIndex, SlotIndex};
 
 impl Locks {
-    /// The nodes that a batch can ask; `None` if SETs have to.
+    /// The nodes that a batch can ask; `None` if the client must send SETs instead.
     pub(in crate::engine) fn able_to_batch(&self, kind: BatchKind) -> Option<NodeMask> {
         let voters = self.nodes.voters();
         let is_able = |id: &NodeId| match kind {
@@ -118,7 +118,7 @@ impl Locks {
                 (None, Answer::Refused(cause)) => Answer::Refused(cause),
                 (None, _) => Answer::Odd,
             };
-            // Of two lists, the number of grants does not decide.
+            // With two lists, the number of grants does not decide.
             let counts = answer == Answer::Ok && self.settings.electorate.takes_any();
             let is_vote = counts && self.vote_of_grant(id, now) == Vote::Granted;
             if is_vote && self.set_granted(id, slot) {

@@ -78,7 +78,7 @@ pub(in crate::engine) struct Claimed {
     pub(in crate::engine) nodes: NodeMask,
 }
 
-/// All entries of an engine.
+/// All [`Keep`]s of an engine.
 #[derive(Clone, Debug, Default)]
 pub(in crate::engine) struct Keeps {
     keeps: Slab<KeepIndex, Keep>,
@@ -89,7 +89,7 @@ pub(in crate::engine) struct Keeps {
 }
 
 impl Keeps {
-    /// An entry for an acquisition that is about to begin.
+    /// An entry for an acquisition or adoption that is about to begin.
     pub(in crate::engine) fn open(&mut self, op: OpId) -> Option<KeepIndex> {
         let keep = Keep {
             slot: None,
@@ -161,12 +161,13 @@ pub(in crate::engine) struct Locks {
     /// first.
     pub(in crate::engine) unsettled: VecDeque<Unsettled>,
     /// The nodes where a new process has answered. The client has forgotten its commands to the
-    /// process before.
+    /// earlier process.
     pub(super) reborn: NodeMask,
-    /// The nodes whose address leads, or has led back, to a process whose commands the client has
-    /// forgotten.
+    /// The nodes whose address may lead to an earlier process, which may still run commands that
+    /// the client has forgotten.
     pub(super) led_back: NodeMask,
-    /// The slots of locks from elsewhere. A slot that is used again may stand here, too.
+    /// The slots of locks that a caller named by key and token. A slot may stay in the list after
+    /// another token has taken it.
     pub(in crate::engine) foreign: Vec<SlotIndex>,
     /// How long the nodes took to deny the last attempt that failed for denials.
     pub(in crate::engine) last_denial: Option<Duration>,
@@ -174,8 +175,10 @@ pub(in crate::engine) struct Locks {
     pub(in crate::engine) heir_text: Vec<u8>,
     /// The last reading of the wall clock that the caller handed in.
     pub(in crate::engine) wall: Option<WallClock>,
-    /// For how many nanoseconds the sockets were not read, in all.
+    /// For how many nanoseconds the owner was absent in all. The attended clock leaves this time
+    /// out.
     absent: u64,
+    /// When the owner last read the sockets.
     pub(in crate::engine) last_pass: Instant,
     /// When the engine was last called: its owner was present then.
     pub(in crate::engine) last_call: Instant,
@@ -411,8 +414,8 @@ impl Locks {
                 form.without_memory()
             }
             Answer::Refused(Cause::Unsupported | Cause::NoPermission) => {
-                // The node refused this form, which spares its memory: next time it gets its usual
-                // form.
+                // The node refused the form that spares memory. Next time the client sends the
+                // usual form.
                 let usual = self.nodes.form::<F>(id);
                 if usual.is_some_and(|usual| usual < form && usual.without_memory().is_some()) {
                     return None;
@@ -472,16 +475,16 @@ impl Locks {
         }
     }
 
-    /// How long until no quarantine keeps a list short of its quorum; 0 if none does, or if a list
-    /// lacks nodes for another reason, too.
+    /// How long quarantines still keep a list short of its quorum. 0 if none does, or if a list
+    /// also lacks nodes for another reason.
     fn quarantine_ms(&self, now: Instant) -> u32 {
         let waits = self.settings.electorate.lists().map(|list| self.quarantine_of(list, now));
         let wait = waits.max().flatten().filter(|&wait| wait < Duration::MAX);
         wait.map_or(0, |wait| u32::try_from(wait.as_millis()).unwrap_or(u32::MAX).max(1))
     }
 
-    /// How long until so many of these nodes may vote, if they may not yet; [`Duration::MAX`] if
-    /// quarantines are not all that keeps them from it.
+    /// How long until a quorum of the list may vote; `None` if it may now. [`Duration::MAX`] if the
+    /// end of quarantines does not suffice.
     fn quarantine_of(&self, (list, quorum): (NodeMask, u32), now: Instant) -> Option<Duration> {
         let nodes = || list.into_iter().map(|id| self.nodes.at(id));
         let admitted = nodes().filter(|node| node.can_vote()).count();
@@ -525,7 +528,7 @@ impl Locks {
         SlotIndex::at((u32::from_le_bytes(*named) ^ self.slot_mask) as usize)
     }
 
-    /// The slot of a lock that this client has, or is releasing.
+    /// The slot of a lock that this client has, may get, or is releasing.
     pub(super) fn slot_in_hand(&self, key: &[u8], token: &TokenBytes) -> Option<SlotIndex> {
         let drawn = match token {
             TokenBytes::Drawn(token) => self.slot_with(token, key),

@@ -9,13 +9,14 @@
 //! - A compare-and-extend creates no key: each form compares first. Only the SET does.
 //! - If a node that held the key answers that the key is gone, a client deleted the key there. The
 //!   node never gets the token again, unless it restarted, was a replica, or was silent for a TTL.
-//! - An extension by a master that may fail over counts only where its grant would: another master
-//!   may grant in its name.
-//! - A server has one vote in an extension, even if the addresses of several nodes lead to it. It gets
-//!   extensions at one of them.
-//! - Only a node that may vote gets the token. One that has restarted gives nobody a vote until all
-//!   that it may have forgotten is over.
-//! - Such a SET is a SET: the release goes behind it, and its node may hold the key meanwhile.
+//! - An extension by a master that may fail over counts only while the master has a vote: another
+//!   master may grant in its name.
+//! - A server has one vote in an extension, even if the addresses of several nodes lead to it. The
+//!   client sends the extensions of a lease to only one of these addresses.
+//! - Only a node that may vote gets the token. A node that has restarted gives no client a vote
+//!   until every lock that it may have forgotten is over.
+//! - An extension's SET follows the rules of any SET: the release goes behind it, and until then
+//!   the node may hold the key.
 //! - Where a shorter extension of the lease may still run, the client sends no extension that is
 //!   longer. Where a delete may still run, it sends none.
 
@@ -190,7 +191,8 @@ impl Locks {
         now: Now,
     ) -> bool {
         let node = self.nodes.at(id);
-        // It would run behind or in front of the one that goes to the server's other address.
+        // This extension would run before or after the extension that goes to the server's other
+        // address.
         let is_second = self.nodes.is_second_address(id);
         let step = node.dialect.extend.filter(|_| node.can_be_asked() && !is_second);
         let Some(step) = step else { return false };
@@ -210,7 +212,7 @@ impl Locks {
             if let Some(op) = self.slots.at(slot_index).op {
                 let op = self.ops.at_mut(op);
                 op.tally.open.insert(id);
-                // Set now, for a node whose answer nobody waits for.
+                // The cause is set now: the extension may be decided before this node answers.
                 op.blame(id, refusal);
             }
         }
@@ -369,7 +371,7 @@ impl Locks {
     }
 
     /// Whether a node that has extended the key counts. As after a SET, a node that is not admitted
-    /// may have lost another client's lock, unless it granted this one.
+    /// may have lost another client's lock, unless the node granted this lock.
     fn is_extension_believed(&self, id: NodeId, has_granted: bool, now: Now) -> bool {
         let node = self.nodes.at(id);
         let may_fail_over = node.may_fail_over(&self.settings.admission);
@@ -377,8 +379,8 @@ impl Locks {
             || has_granted && rules::extends_without_vote(may_fail_over)
     }
 
-    /// Whether the node's server has no vote yet under another node's address. Two nodes that serve
-    /// are two servers.
+    /// Whether the node's server has no vote yet under another node's address. Two nodes that both
+    /// [serve](crate::node::Node::serves) are two servers.
     fn is_first_of_server(&self, id: NodeId, counted: NodeMask) -> bool {
         let serves = |id: NodeId| self.nodes.at(id).serves();
         let is_doubtful = |other: &NodeId| !serves(id) || !serves(*other);
@@ -446,7 +448,7 @@ impl Locks {
         }
     }
 
-    /// The time of an extension is up: it is blamed on the nodes that have said nothing.
+    /// The time of an extension is up: the client blames the nodes that have not answered.
     pub(in crate::engine) fn extension_timed_out(&mut self, index: OpIndex) {
         let op = self.ops.at_mut(index);
         for node in op.tally.open {

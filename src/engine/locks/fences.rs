@@ -164,8 +164,7 @@ impl Fences {
         wall.at(now).max(ahead).clamp(1, FENCE_END - 1)
     }
 
-    /// The client has seen a counter. It must remember only a counter that is ahead of the wall
-    /// clock.
+    /// The client has seen a counter. It need not remember a counter that is behind the wall clock.
     pub(in crate::engine) fn see(
         &mut self,
         key: &[u8],

@@ -1,5 +1,5 @@
-//! Extensions without a request by lease: the engine keeps leases alive, and a caller adopts a lock
-//! by key and token.
+//! Extensions that no caller asks for by its lease: the engine keeps leases alive, and a caller
+//! adopts a lock by key and token.
 //!
 //! # Invariants
 //!
@@ -137,7 +137,8 @@ impl Locks {
         }
     }
 
-    /// The TTL in milliseconds, the token and the nodes' key of an adoption, if they are possible.
+    /// Checks an adoption. Returns the TTL in milliseconds, the token, and the key as the nodes
+    /// know it.
     pub(in crate::engine) fn checked_adoption<'key>(
         &self,
         key: &'key [u8],
@@ -147,7 +148,8 @@ impl Locks {
         let ttl_ms = self.extension_ttl(ttl)?;
         let token = TokenBytes::from_wire(token).ok_or(ExtendError::InvalidName)?;
         let key = self.prefix.wire_key(key).map_err(|_| ExtendError::InvalidName)?;
-        // A delete that is owed would end the lease, and so would the drop of another lease.
+        // A delete that the client owes would end the lease. So would the release of a lease that
+        // it already has on this lock.
         if rules::is_in_hand(self.slot_in_hand(&key, &token).is_some()) {
             return Err(ExtendError::Busy);
         }

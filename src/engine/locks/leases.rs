@@ -1,22 +1,24 @@
-//! Leases: the engine's care for one, how its deadline moves, and how it is lost or given away. Beside
-//! an announced lease stands its claim, a key that names the holder.
+//! Leases: how the engine cares for a lease, how its deadline moves, and how it is lost or given
+//! away. Beside an announced lease stands its claim, a key that names the holder.
 //!
 //! # Invariants
 //!
 //! - A lost lease stays lost: its deadline is not later than its loss, and no extension moves it
 //!   again.
-//! - The engine reports the loss at once when fewer than a quorum can hold the key. It reports it at
-//!   the deadline at the latest, whatever the nodes do.
+//! - The engine reports the loss of a lease that it keeps alive once no quorum can hold the key,
+//!   and by the deadline.
 //! - Once a lease is given away, the client writes no command that changes a key by its token: it
 //!   forgets the token.
 //! - A caller gives a lease away only while no node may still run an earlier delete or extension of
-//!   it. A later run would come behind the commands of the client that adopts the lease.
+//!   it. Run later, such a command would change what the client that adopts the lease has written.
 //! - A client adopts no lock that it has, or of which it owes a delete: its own commands would end
 //!   the lease.
-//! - An adoption that fails may leave an extension on a connection that ends. The client remembers the
-//!   node: it does not count in a longer adoption of the same lock, unless it surely restarted since.
+//! - An adoption that fails may leave an extension on a connection that ends. The client remembers
+//!   the node. Unless the node has surely restarted since, it does not count in a longer adoption
+//!   of the lock.
 //! - A node whose address has led back to an older process counts in no adoption until it restarts.
-//! - What a process may still run for one node, it may run for each node whose address leads to it.
+//! - If a process may still run a command for one node, it may do so for each node whose address
+//!   leads to that process.
 //! - No vote, no deadline and no call depends on the claim of an
 //!   [`announced`](crate::LockOptions::announced) lease: the client ignores the answers to its
 //!   commands.
@@ -43,11 +45,11 @@ use crate::token::{LockToken, TokenBytes};
 
 use std::time::Duration;
 
-/// After an extension that missed its quorum, the random part of the wait is at most this part of a
-/// `node_timeout`.
+/// After an extension that missed its quorum, the random part of the wait is at most a
+/// `node_timeout` divided by this.
 const JITTER_PARTS: u32 = 4;
 
-/// The client remembers so many locks that it left, and forgets the oldest first.
+/// The client remembers at most this many locks that it has left, and forgets the oldest first.
 const UNSETTLED_MAX: usize = 1024;
 
 impl Locks {
@@ -67,7 +69,7 @@ impl Locks {
         self.slots.at_mut(slot_index).set(Mark::KEPT, true);
     }
 
-    /// The engine has handed a lease over that it is to keep alive.
+    /// From now on the engine keeps a lease alive.
     #[cold]
     pub(in crate::engine) fn begin_keeping(
         &mut self,
@@ -97,7 +99,7 @@ impl Locks {
     #[cold]
     pub(in crate::engine) fn end_keeping(&mut self, slot_index: SlotIndex) {
         self.slots.at_mut(slot_index).set(Mark::KEPT, false);
-        // A failed attempt leaves the entry to the next one.
+        // A failed attempt leaves the entry to the next attempt.
         let keep = self.keeps.of_slot(slot_index);
         if let Some(index) = keep.filter(|&index| self.keeps.at(index).is_held) {
             self.close_keep(index);
@@ -117,7 +119,7 @@ impl Locks {
         self.timers.set(Timer::Keep(index), at);
     }
 
-    /// An extension of a lease ended, the caller's or the engine's: plans the next one.
+    /// The caller's or the engine's extension of a lease has ended: plans the next extension.
     pub(in crate::engine) fn plan_extension(
         &mut self,
         slot_index: SlotIndex,
@@ -174,8 +176,8 @@ impl Locks {
         self.close_op(op);
     }
 
-    /// Fewer than a quorum can hold the key, or its time is over: the lease is lost for good. An
-    /// attempt or an offer gets its end at once, so it wins too late.
+    /// Fewer than a quorum can hold the key, or its time is over: the lease is lost for good. The
+    /// deadline of an attempt or an offer moves to now, so a later quorum comes too late.
     #[cold]
     pub(in crate::engine) fn lose_lease(
         &mut self,
@@ -216,7 +218,7 @@ impl Locks {
         }
     }
 
-    /// A node turned out not to have the key.
+    /// Ends a lease whose key no quorum can hold any more, unless its adoption is under way.
     pub(in crate::engine) fn check_holders(&mut self, slot_index: SlotIndex, now: Now) {
         let slot = self.slots.at(slot_index);
         if slot.state() == TokenState::Held
@@ -294,8 +296,8 @@ impl Locks {
         Some((self.prefix.plain_key(slot.key.as_slice()), &slot.token))
     }
 
-    /// A node answers again after this silence. A new process runs no command that was sent to the
-    /// process before. But the address may lead back to that process.
+    /// A node answers again after this silence. A new process runs no command that the client sent
+    /// to an earlier process. But the address may lead back to that process.
     #[cold]
     pub(in crate::engine) fn node_is_back(
         &mut self,
@@ -343,7 +345,7 @@ impl Locks {
     pub(in crate::engine) fn share_doubt(&mut self, from: NodeId, to: NodeId) {
         let is_gone =
             self.nodes.at(from).identity() != self.nodes.at(to).facts().identity().as_deref();
-        // The client has forgotten its commands to a process of before.
+        // The client has forgotten its commands to an earlier process.
         let is_any = self.led_back.contains(from) || is_gone && self.reborn.contains(from);
         if is_any {
             self.led_back.insert(to);
@@ -351,7 +353,7 @@ impl Locks {
         for left in self.unsettled.iter_mut().filter(|left| left.nodes.contains(from)) {
             left.nodes.insert(to);
         }
-        // An extension that goes to the other address may run in front of these.
+        // An extension that goes to the other address may run before these pending extensions.
         let pending: Vec<Request> = self.nodes.at(from).pending().map(|it| it.request).collect();
         for request in pending {
             if let Request::Extend { slot, .. } = request {
@@ -424,7 +426,7 @@ impl Locks {
         let Some(keep_index) = self.keep_of(slot_index) else { return };
         let Some(claim) = &mut self.keeps.at_mut(keep_index).claim else { return };
         let slot = self.slots.at(slot_index);
-        // A vote may be older than the end of its connection.
+        // The node may have granted on a connection that has ended since.
         if slot.ends <= now.real || !self.nodes.at(id).is_greeted() {
             return;
         }
@@ -560,7 +562,7 @@ impl Locks {
     }
 }
 
-/// The key beside the lock with this key, both as the nodes know them.
+/// The key of the claim beside the lock `key`, both as the nodes know them.
 fn claim_key(key: &Key) -> Key {
     let mut claim = key.clone();
     claim.extend_from_slice(CLAIM_SUFFIX);

@@ -16,9 +16,9 @@
 //!   offers. A token that it does not know, or has given away, stays until its TTL ends.
 //! - The client remembers an ended offer, used or not, for as long as a late script may still write
 //!   its token. If a connection ends meanwhile, a hand-over may have gone unheard, so the client
-//!   owes a compare-and-delete of the token. The client also owes this delete for an offer from
-//!   before the node was back. A node counts a lost connection as a listener until it notices the
-//!   loss.
+//!   owes a compare-and-delete of the token. When a node is back, the client also owes this delete
+//!   for each offer that it made before. A node counts a lost connection as a listener until it
+//!   notices the loss.
 
 use super::core::Locks;
 use super::op::Verdict;
@@ -45,11 +45,11 @@ const FRESH_PARTS: u32 = 4;
 const WANTED_PARTS: u32 = 3;
 
 /// A holder may take up an offer until this long after the offer's end. No holder hands a lock over
-/// to a call that was silent for 500 ms. The rest is for messages on their way.
+/// to a call that was silent for 500 ms. The other 500 ms are for messages on their way.
 const TAKEN_UP: Duration = Duration::from_secs(1);
 
-/// How many ended offers the client remembers. A key that a late script writes for an older one
-/// stands for its TTL.
+/// How many ended offers the client remembers. A key that a late script writes for an older offer
+/// stays until its TTL ends.
 const REMEMBERED_MAX: usize = 4096;
 
 /// The client forgets ended offers at most this often.
@@ -60,12 +60,12 @@ const SWEEP: Duration = Duration::from_millis(100);
 pub(in crate::engine) enum Taken {
     /// No call of this client takes the lock: the client must wake the first waiter on the list.
     Unwanted,
-    /// No call takes the lock, but its list has been here before, or the message is forged.
+    /// No call takes the lock, and no waiter needs a wake: an earlier message has caused it, or
+    /// this message is forged.
     Ignored,
     /// Another vote for a lease that this client has, or has won.
     Late(SlotIndex),
-    /// A vote for the offer of this call, or for one that may become its lease; there is no quorum
-    /// yet.
+    /// A message about an offer of this call, as a vote or not. There is no quorum yet.
     Partly(OpIndex),
     /// The vote that made a quorum for the call.
     Quorum(OpIndex, SlotIndex),
@@ -105,8 +105,8 @@ impl Locks {
         Some(self.new_offer(op, now.real))
     }
 
-    /// Whether the call may take a lock over: it needs no fence, and a lease that counts from its
-    /// offer has enough time left for it.
+    /// Whether the call may take a lock over. The call needs no fence, and a lease that counts from
+    /// its offer lasts long enough.
     pub(in crate::engine) fn takes_over(&self, index: OpIndex) -> bool {
         let op = self.ops.at(index);
         let has_enough = op.plan.min_validity <= ttl(op.plan.ttl_ms) / WANTED_PARTS;
@@ -302,8 +302,8 @@ impl Locks {
         }
     }
 
-    /// The offer ends: the client deletes the keys that holders handed over to it. A node that has
-    /// told of no script has run none, or will tell.
+    /// The offer ends: the client deletes the keys that holders handed over to it. If a node has
+    /// reported no script, it has run none, or its report is still to come.
     fn end_offer(&mut self, slot_index: SlotIndex, now: Now) {
         if self.offers.open.remove(slot_index).is_none() {
             return;
@@ -424,8 +424,8 @@ impl Locks {
         now: Now,
     ) -> Taken {
         let slot = self.slots.at_mut(slot_index);
-        // An unanswered release runs behind the script, which has run. It may run in front of a SET of
-        // an extension.
+        // An unanswered release runs behind the script, which has run. The release may run before
+        // an extension's SET.
         if rules::runs_behind(slot.holds.contains(id)) && !slot.is_extended() {
             slot.unanswered.remove(id);
         }
@@ -454,8 +454,8 @@ impl Locks {
             return;
         }
         slot.holds.insert(id);
-        // The count of references has 16 bits and must not wrap around, however often a message is
-        // repeated: by now many deletes are on their way.
+        // The count of references has 16 bits and must not wrap around, however often a message
+        // repeats. By now many deletes are on their way.
         let has_room = slot.refs < u16::MAX / 2;
         if has_room && slot.state() == TokenState::Offered {
             // A debt is void once the offer is a lease.

@@ -26,8 +26,8 @@ pub struct OpId {
 
 impl OpId {
     /// A small number that no other operation under way has: an index for the caller's own records.
-    /// It is below the sum of `in_flight_max` and the number of leases that the engine keeps alive.
-    /// Another operation uses it once the result is taken.
+    /// It is below the sum of `in_flight_max` and the most leases that the engine has kept alive at
+    /// once. Another operation uses it once the result is taken.
     #[must_use]
     pub fn index(self) -> usize {
         self.op.place()
@@ -100,9 +100,9 @@ pub(in crate::engine) struct Op {
     pub(in crate::engine) is_former: bool,
     /// The slot of the current attempt, of the lease, or of the release. `None` for a query or a set.
     slot: Option<SlotIndex>,
-    /// The entry for the engine's care of an acquisition's lease.
+    /// The [`Keep`](super::core::Keep) for the lease of an acquisition or adoption.
     pub(in crate::engine) keep: Option<KeepIndex>,
-    /// The set of which this operation does one key, until that set has the result.
+    /// The set for which this operation handles one key, until the set has the result.
     pub(in crate::engine) part: Option<Part>,
     /// Neighbours in the list of rounds, and when this round ends, on the attended clock.
     prev: Option<OpIndex>,
@@ -114,8 +114,8 @@ pub(in crate::engine) struct Op {
     /// When the operation is judged outside of the rounds; [`Instant::MAX`] for never.
     pub(in crate::engine) judge_at: Instant,
     pub(in crate::engine) plan: Plan,
-    /// How the last attempt of an acquisition failed. Of a call that may try again: `Open` before
-    /// the first failure, and `Taken` if the call queued without an attempt.
+    /// How the last attempt of an acquisition failed. For a call that may try again, this is `Open`
+    /// before the first failure, and `Taken` if the call queued without an attempt.
     pub(in crate::engine) failed: Verdict,
     /// The nodes that granted the last attempt that came too late.
     pub(in crate::engine) late: NodeMask,
@@ -123,7 +123,8 @@ pub(in crate::engine) struct Op {
     denials: (NodeMask, u32),
     /// The nodes that the attempt under way asks once the gate has granted.
     pub(in crate::engine) gated: NodeMask,
-    /// The votes of the attempt, and the nodes for which an extension waits.
+    /// The votes of the attempt. For an extension: the nodes for which it waits, and the nodes that
+    /// get its SETs.
     pub(in crate::engine) round: Round,
     /// The answers to an extension or a release.
     pub(in crate::engine) tally: Tally,
@@ -207,7 +208,7 @@ impl Ops {
         Some(index)
     }
 
-    /// The place of such an extension is about to be closed.
+    /// The place of an extension that the engine began by itself is about to be closed.
     pub(in crate::engine) const fn ends_keep(&mut self) {
         self.limit -= 1;
     }

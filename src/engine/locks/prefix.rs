@@ -43,7 +43,8 @@ impl Prefix {
         &self.bytes
     }
 
-    /// Whether a caller may take the lock of a key. Slots are not taken by their own keys.
+    /// Whether a caller may take the lock of a key. A caller takes a slot by the name of its lock,
+    /// not by the key of the slot.
     #[cold]
     pub(crate) fn check_taken(&self, key: &[u8]) -> Result<(), LockError> {
         if is_reserved(key) { Err(LockError::ReservedKey) } else { self.check(key) }

@@ -1,4 +1,4 @@
-//! Queries to the nodes about keys and about the nodes themselves. No lock depends on one.
+//! Queries to the nodes about keys and about the nodes themselves. No lock depends on a query.
 
 use super::core::Locks;
 use super::op::{OpId, OpKind, QueryAnswers, Verdict};
@@ -65,7 +65,7 @@ impl Locks {
         Ok(self.ops.id(index))
     }
 
-    /// Tells a query from an earlier one in the same place.
+    /// Distinguishes a query from earlier queries in the same place.
     fn query_phase(&self, index: OpIndex) -> Phase {
         Phase::of(self.ops.at(index).generation)
     }

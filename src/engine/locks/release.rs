@@ -1,13 +1,14 @@
 //! Releases and debts: the client deletes every key that it may have written and does not hold. The
-//! compare-and-delete goes behind the SET. A release may hand its lock over: one script per node
-//! writes the token of a waiter in the place of the holder's, and tells that waiter.
+//! compare-and-delete goes behind the SET. A release may hand its lock over: a script per node
+//! writes a waiter's token in place of the holder's, and tells the waiter.
 //!
 //! # Invariants
 //!
-//! - A release goes behind the SET on the same connection. If that connection was lost, it goes
-//!   over a later one: twice if the SET was not answered (see [`crate::node::Debt`]).
+//! - A release goes behind the SET on the same connection. If that connection was lost, the client
+//!   sends the release on a later connection, and twice if the SET was not answered (see
+//!   [`crate::node::Debt`]).
 //! - The client stops deleting a key only when the node has answered, or when the key's TTL has
-//!   certainly ended. A full list of debts drops one.
+//!   certainly ended. The exception: when the list of debts is full, the client drops a debt.
 //! - The holder counts its lease as ended from the moment at which the scripts are written,
 //!   whatever the nodes answer.
 //! - The answer to a delete counts in the release of its lock, and nowhere else.
@@ -110,7 +111,7 @@ impl Locks {
         let call = slot.op.filter(|_| is_attempt);
         let goes_on = call.is_some_and(|call| self.ops.at(call).goes_on());
         if rules::ends_lease(is_handed_over) {
-            // One call for each, so that the input is a constant.
+            // Each input has its own call, so that the input is a constant.
             if goes_on {
                 slot.step(TokenInput::Fail);
             } else {
@@ -215,7 +216,7 @@ impl Locks {
         let slot = self.slots.at(slot_index);
         let may_still_run =
             rules::may_set_still_run(slot.unanswered.union(slot.tainted).contains(id));
-        // By a slow clock the key lives longer.
+        // If the node's clock is slow, the key lives longer.
         let drift = self.settings.drift.of_ms(slot.ttl_longest_ms.into());
         let gone_at = slot.ends + Duration::from_millis(drift);
         Debt {
@@ -311,8 +312,8 @@ impl Locks {
         }
     }
 
-    /// Whether the client owes nothing for a slot any more: its offer has become a lease, which
-    /// deletes its keys by its own release, or is given away.
+    /// Whether the client owes nothing for a slot any more. Its offer has become a lease, which has
+    /// its own release, or the lock is given away.
     fn is_debt_void(&self, slot_index: SlotIndex) -> bool {
         let slot = self.slots.at(slot_index);
         let is_lease = slot.has(Mark::OFFERED) && slot.state().is_lock();

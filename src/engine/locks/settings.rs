@@ -108,8 +108,8 @@ impl Settings {
     }
 }
 
-/// How many transfers there may be in a row. A client of one list alone could not tell whether a quorum of
-/// both holds the lock.
+/// How many transfers there may be in a row; none with two lists. A client of one list could not
+/// tell whether both lists grant the lock.
 pub(in crate::engine) fn transfers_in_row(config: &Config) -> u8 {
     let usual = config.transfers_in_row;
     match config.next_list {

@@ -1,5 +1,5 @@
-//! The slots: one token each, of an attempt, an offer or a named lock, until its last answer; and the
-//! table of a token's states and inputs.
+//! The slots, and the table of a token's states and inputs. A slot has the token of an attempt, an
+//! offer or a named lock until its last answer.
 //!
 //! # Invariants
 //!
@@ -120,7 +120,7 @@ impl TokenState {
         matches!(self, Self::Gated | Self::Asking | Self::Won | Self::Held)
     }
 
-    /// Whether its keys may be on nodes, and no delete is written or owed yet.
+    /// Whether its keys may be on nodes, and the client has not released the token.
     pub(in crate::engine) const fn is_alive(self) -> bool {
         self.is_lock() || matches!(self, Self::Offered)
     }
@@ -146,16 +146,16 @@ pub(in crate::engine) struct Slot {
     pub(in crate::engine) ttl_ms: u32,
     /// The longest TTL that any command for this slot carried.
     pub(in crate::engine) ttl_longest_ms: u32,
-    /// The nodes that granted, less those that have forgotten it since. If a node is here but not
-    /// in `holds`, a client has told it to delete the key.
+    /// The nodes that granted the key and have not forgotten it since. If `holds` lacks such a
+    /// node, a client has deleted the key there.
     pub(in crate::engine) granted: NodeMask,
     /// The nodes that may hold the key.
     pub(in crate::engine) holds: NodeMask,
-    /// The nodes whose SET has no answer. A lost connection does not remove its node: the SET may
-    /// still run.
+    /// The nodes that may still run a SET, or may have run a transfer unheard. A lost connection
+    /// does not remove its node.
     pub(in crate::engine) unanswered: NodeMask,
-    /// The nodes that may still run a late command for the token: an extension or its SET whose
-    /// connection was lost, or the delete of an ended offer.
+    /// The nodes that may still run a late command for the token: the delete of an offer, or an
+    /// extension or its SET on a lost connection.
     pub(in crate::engine) tainted: NodeMask,
     /// When the lease began, to limit how long it is held in all.
     pub(in crate::engine) began: Instant,
@@ -179,8 +179,8 @@ pub(in crate::engine) struct Mark(u8);
 impl Mark {
     /// The engine looks after the lease, which has an entry in `Keeps`.
     pub(in crate::engine) const KEPT: Self = Self(1);
-    /// In the list of changes, for the lease that the slot has when the caller reads the list. The
-    /// list holds each slot once, so even unread it stays short.
+    /// The slot is in the list of changes. The change counts for the lease that the slot has when
+    /// the caller reads the list. The list holds each slot once, so even unread it stays short.
     pub(in crate::engine) const CHANGED: Self = Self(2);
     /// The attempt, or the lease, has an entry in [`Fences`].
     pub(in crate::engine) const FENCED: Self = Self(4);
@@ -191,7 +191,8 @@ impl Mark {
     /// Another client won the lease, or says that it has deleted the lease's keys. This client does
     /// not know what others told the nodes.
     pub(in crate::engine) const SHARED: Self = Self(32);
-    /// The lists before the last change decide: no extension has carried the lease on since.
+    /// The lists of nodes before the last change still decide: no extension has won by the new
+    /// lists.
     pub(in crate::engine) const FORMER: Self = Self(64);
     /// A delete of the offer was lost with its connection. The node may run it at any time.
     pub(in crate::engine) const DELETE_LOST: Self = Self(128);
@@ -337,9 +338,8 @@ impl Slot {
         is_new
     }
 
-    /// The nodes where a late command could do harm. A late extension does no harm if it is as long
-    /// as the extensions behind it. It extends a key that has the token, and otherwise does
-    /// nothing.
+    /// The nodes where a late command could do harm. A late extension does no harm if no later
+    /// extension has a longer TTL: it only extends a key that has the token.
     pub(in crate::engine) const fn doubted(&self) -> NodeMask {
         if self.has(Mark::DOUBTED) { self.tainted } else { NodeMask::EMPTY }
     }
@@ -378,7 +378,7 @@ impl Slot {
 pub(in crate::engine) struct Offers {
     /// The offers that have not ended, each with the call that would take a lock over by it.
     pub(in crate::engine) open: Beside<SlotIndex, OpIndex>,
-    /// The offers that have ended, in this order.
+    /// The offers that have ended, in the order of their ends.
     pub(super) past: VecDeque<Past>,
 }
 
@@ -413,7 +413,7 @@ pub(in crate::engine) struct Unsettled {
     pub(super) ttl_ms: u32,
     /// The nodes whose connection ended before they answered.
     pub(in crate::engine) nodes: NodeMask,
-    /// The slot of which answers may still come.
+    /// The lease whose extensions the nodes may still have to answer.
     pub(super) lease: LeaseId,
 }
 

@@ -1,5 +1,5 @@
-//! The times at which something is due beside the rounds: calls, waits and leases in one heap, in
-//! which each timer knows its place.
+//! All that is due outside the rounds, in one heap: calls, waits, leases, offers and lists. A table
+//! has the place of each timer in the heap.
 //!
 //! # Invariants
 //!

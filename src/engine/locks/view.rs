@@ -20,16 +20,17 @@ pub struct NodeHealth {
     pub cause: Cause,
     /// Whether the node votes: admitted, not stalled, and without debts that go before a vote.
     pub votes: bool,
-    /// For how long it has been in this state, as far as the caller drove the connections.
+    /// How long the node has been in this state. The client notices a change only when the caller
+    /// drives the connections.
     pub since: Duration,
     /// How long until the client connects or greets again by itself; for a quarantine, how long
     /// until its end.
     pub until: Option<Duration>,
     /// The server's name and version, if it has answered a greeting.
     pub server: Option<String>,
-    /// `master`, or its other role.
+    /// `master`, or another role of the server.
     pub role: Option<String>,
-    /// The identity of this process life of the server.
+    /// The identity of the server's process: a restart gives it another.
     pub run_id: Option<String>,
     /// The age that the server reported at the greeting.
     pub uptime: Option<Duration>,

@@ -58,7 +58,7 @@ impl Engine {
         self.acquire_all(keys, options.clone().patient(self.default_retry()), now)
     }
 
-    /// A call for one slot, for all slots, or for a lock that may linger.
+    /// Begins a call for one slot or for all slots, and refuses a lock that may linger.
     #[cold]
     #[inline(never)]
     pub(in crate::engine) fn acquire_special(

@@ -58,7 +58,7 @@ pub(super) enum Wanted {
     All,
     /// All. The first is the gate: a call that is denied the gate gives the others back.
     AllBehindGate,
-    /// Any one.
+    /// Any single key.
     One,
 }
 
@@ -164,8 +164,8 @@ impl Call {
         }
     }
 
-    /// The error of the first denied key. Of slots `Full` comes first: a slot that was not asked for
-    /// may be free.
+    /// The error of the first denied key. For slots, `Full` outranks other errors, because a slot
+    /// that the call did not ask for may be free.
     pub(super) fn first_error(&self) -> Option<&LockError> {
         let mut errors = self.members.iter().filter_map(|member| match &member.state {
             State::Denied(error) => Some(error),

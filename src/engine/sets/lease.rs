@@ -174,7 +174,7 @@ impl Engine {
     }
 }
 
-/// The result of all keys when it is reported: the first of them may have ended since it was judged.
+/// Judges the result of all keys once more when it is reported: a lease may have ended since.
 pub(super) fn judged_again(
     result: Result<(), ExtendError>,
     ends: Option<Instant>,

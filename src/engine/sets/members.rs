@@ -62,7 +62,8 @@ impl Engine {
     }
 
     /// As [`ask_for_free`](Self::ask_for_free), with one command per node, or by SETs if not enough
-    /// nodes have the command. By SETs, the first round of a call for one slot asks for one.
+    /// nodes have the command. By SETs, the first round of a call for one slot asks for a single
+    /// slot.
     pub(super) fn ask_in_batch(
         &mut self,
         index: OpIndex,

@@ -10,9 +10,9 @@
 //!
 //! # Invariants
 //!
-//! - A call for several keys waits for one, and then holds only keys before it in the order of bytes.
-//!   All clients share that order, so no calls deadlock. [`slots`] says the
-//!   same of locks with slots.
+//! - A call for several keys waits for one, and then holds only keys before it in the order of
+//!   bytes. All clients share that order, so no calls deadlock. [`slots`] has the invariant for
+//!   locks with slots.
 //! - A set ends with the first of its keys to end. At the hand-over the engine judges it by that key.
 //! - The caller knows a set by the id of its first lease, and never sees the ids of the others.
 

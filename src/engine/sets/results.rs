@@ -54,7 +54,7 @@ impl Engine {
         }
     }
 
-    /// A call for a set, or a change of one, has ended. `None`: the call goes on.
+    /// A call for a set, or a change of a set, has ended. `None`: the call goes on.
     #[cold]
     pub(in crate::engine) fn report_set(&mut self, index: OpIndex, now: Instant) -> Option<Event> {
         if let Some(Change { result, .. }) = self.sets.changes.remove(&index) {

@@ -148,7 +148,7 @@ impl Engine {
         }
     }
 
-    /// The time has come to ask for some slots other than the one for which the call waits.
+    /// The time has come to ask for some slots other than the slot for which the call waits.
     pub(super) fn ask_for_some(&mut self, call: &mut Call) {
         for _ in 0..FIRST_ASKED {
             let drawn = self.draw_below(call.members.len());

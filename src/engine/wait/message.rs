@@ -1,5 +1,6 @@
 //! The messages that clients send each other over their channels, and the lists of waiting calls in
-//! them. In a list, the call that has surely waited longer is first, however each client heard of it.
+//! them. In a list, a call that has surely waited longer comes first, whichever way the client
+//! heard of it.
 //!
 //! # Contract
 //!
@@ -97,8 +98,8 @@ const OFFER_AT: usize = 24;
 /// The place of the token in a message. If the sender does not know it, a node puts it in.
 const TOKEN_AT: usize = 2 + LISTED_LEN;
 
-/// The place of the mark in a message. The message is written without it, and goes by several
-/// nodes.
+/// The place of the mark in a message. The client writes the message without the mark, and sends it
+/// through several nodes.
 pub(in crate::engine) const MARK_AT: usize = TOKEN_AT + size_of::<RawToken>();
 
 impl<'a> Message<'a> {
@@ -229,7 +230,7 @@ pub(super) fn token_of_wake(waiter: WaiterId, fence: u64) -> RawToken {
     token
 }
 
-/// The waiter that a message is for, if it is for one.
+/// The waiter that a message is for, if it is for a waiter.
 pub(in crate::engine) fn waiter_of(token: &RawToken) -> WaiterId {
     token.first_chunk().copied().unwrap_or_default()
 }
@@ -267,7 +268,7 @@ pub(super) struct Receipt {
     pub(super) now: Instant,
     /// It may have lain unread since then.
     pub(super) last_pass: Instant,
-    /// How many nanoseconds it took at the least.
+    /// An estimate of its way in nanoseconds: half a round trip.
     pub(super) on_its_way: u64,
 }
 

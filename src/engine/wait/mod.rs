@@ -16,8 +16,8 @@
 //! # Invariants
 //!
 //! - A waiter has a timer in every state, so a lost message costs a safety poll and no more.
-//! - A list of waiters is in one place: with the waiter that was woken with it, the slot that it
-//!   won, a wake or a hand-over under way. The message of a hand-over carries a copy to the heir.
+//! - Each list of waiters has one owner: a waiter, a slot, or a wake or hand-over under way. The
+//!   message of a hand-over carries a copy to the heir.
 
 mod message;
 mod outside;
@@ -53,7 +53,7 @@ use turns::{WaitQueue, Wake, Wakes};
 use waiter::{WaitState, Waiter};
 
 /// How often clients may forward one message. Forwarding leads a client that missed some turns to
-/// the holder. A hop costs one command, and an attempt in vain at least one per node.
+/// the holder. A hop costs one command, but a failed attempt costs at least one command per node.
 const HOPS_MAX: u8 = 8;
 
 impl Waiting {
@@ -101,7 +101,8 @@ impl Waiting {
         self.client_id.bytes()
     }
 
-    /// How many waiters, lists and hand-overs there are. A wake ends with the answer to it.
+    /// How many waiters, lists and hand-overs there are. Wakes are not counted, because each ends
+    /// with its answer.
     #[cfg(feature = "sim")]
     pub(super) fn in_use(&self) -> [(&'static str, usize); 3] {
         let (waiters, queues) = (self.waiters.iter().count(), self.queues.iter().count());
@@ -130,7 +131,7 @@ impl Waiting {
         self.waiters.get(op).is_some_and(|waiter| waiter.is_awaited(node, phase))
     }
 
-    /// Whether any call was woken lately.
+    /// Whether the client still remembers a call that it woke.
     #[inline]
     pub(super) fn has_recent_wakes(&self) -> bool {
         self.wakes.has_recent()
@@ -171,7 +172,7 @@ impl Waiting {
         queues.map(|(slot, _)| slot)
     }
 
-    /// From now on a lock is handed over by these lists.
+    /// From now on a hand-over needs a quorum of these lists of nodes.
     pub(super) fn change_lists(&mut self, electorate: Electorate) {
         self.electorate = electorate;
     }
@@ -190,7 +191,7 @@ impl Waiting {
         self.step(op, Input::Denied(nodes), view);
     }
 
-    /// The call's first attempt is under way. The call introduces itself to the holder with it.
+    /// The call's first attempt is under way. Meanwhile the call introduces itself to the holder.
     pub(super) fn introduce(&mut self, op: OpIndex, call: WaitCall, view: &mut View<'_>) {
         self.open(op, NodeMask::EMPTY, call, view.now);
         self.step(op, Input::Begun, view);
@@ -223,8 +224,8 @@ impl Waiting {
         true
     }
 
-    /// A call's attempt has failed. Clients that took its token for that of a lock now wait behind
-    /// the call.
+    /// A call's attempt has failed. Clients that mistook the attempt's token for the holder's now
+    /// wait behind the call.
     pub(super) fn carry(&mut self, op: OpIndex, slot: SlotIndex, call: WaitCall, now: Instant) {
         let Some(queue) = self.queues.remove(slot) else { return };
         self.open(op, NodeMask::EMPTY, call, now);
@@ -367,7 +368,7 @@ impl Waiting {
         view: &mut View<'_>,
     ) {
         let list = entries(message, node, false, view);
-        // Its turn has come, so the clients it woke earlier are done.
+        // The turn has come back to this client, so the clients that it woke earlier are done.
         self.wakes.forget(hash(message.key));
         self.step(op, Input::Transferred { list, row }, view);
     }
@@ -434,14 +435,14 @@ impl Waiting {
         view: &mut View<'_>,
     ) {
         let mut all = entries(message, node, true, view);
-        // This client knows which of its own calls are over. A message of an ended call returns to
-        // this client if the call had seen its own token at a node.
+        // This client knows which of its own calls are over. An ended call's message returns to
+        // this client if a node had shown the call its own token as the holder's.
         let is_waiting = |id| !self.is_own(&id) || self.call_of(id, message.key).is_some();
         all.retain(|entry| is_waiting(entry.id));
         if all.is_empty() {
             return;
         }
-        // The lock is on its way to a call of this client, which itself keeps the calls behind it.
+        // The lock is on its way to a call of this client. That call keeps the waiters behind it.
         if let Some(op) = meant.receiver {
             let is_its_own = self.call_of(message.sender.id, message.key) == Some(op);
             all.retain(|entry| !(is_its_own && entry.id == message.sender.id));
@@ -452,9 +453,9 @@ impl Waiting {
         if let Some(op) = self.call_meant(message) {
             return self.follow(op, message, all, view);
         }
-        let is_passed_on = message.hops >= HOPS_MAX;
+        let has_hopped_enough = message.hops >= HOPS_MAX;
         let successor = self.wakes.successor(hash(message.key), view.now);
-        let successor = successor.filter(|to| !is_passed_on && !self.is_own(&to.id));
+        let successor = successor.filter(|to| !has_hopped_enough && !self.is_own(&to.id));
         let is_handed = successor.is_some_and(|to| to.is_handed);
         // This client released the key and wants it again: if its attempt wins, these calls wait
         // for its lease.

@@ -23,13 +23,13 @@ pub(in crate::engine) struct Reach {
     /// Those of them that run the scripts which tell one client of another.
     pub(in crate::engine) scripts: NodeMask,
     /// The nodes that can be asked for a key.
-    pub(in crate::engine) asked: NodeMask,
+    pub(in crate::engine) askable: NodeMask,
 }
 
 impl Reach {
-    /// The listed nodes, from the place that the key's hash chooses. Clients that number them alike ask
-    /// them in the same order: messages for one lock mostly go through one node, and those for
-    /// different locks through different nodes.
+    /// The listed nodes, from the place that the key's hash chooses. Clients that number the nodes
+    /// alike ask them in the same order. So messages for one lock mostly go through one node, and
+    /// different locks use different nodes.
     pub(super) fn in_key_order(self, key: &[u8]) -> impl Iterator<Item = NodeId> + use<> {
         let start = hash(key) % u64::from(self.all.count().max(1));
         let start = usize::try_from(start).unwrap_or(0);
@@ -219,7 +219,7 @@ impl Action {
 pub(in crate::engine) struct Actions {
     queue: VecDeque<Action>,
     texts: Vec<u8>,
-    /// The last action of the present input was taken.
+    /// The machine has pushed the last action of the present input.
     is_ended: bool,
 }
 

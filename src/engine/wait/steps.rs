@@ -19,21 +19,21 @@
 //! | | denied, and the holder was told | still | as after the answer |
 //! | any | failed | failed | nothing: the call's plan says when the next attempt is |
 //! | failed | retry | trying | an attempt |
-//! | trying | behind | asking: place | announces itself to the call that has its turn first |
+//! | trying | behind | asking: place | announces itself to the last call of the queue |
 //! | trying | turn | trying | the list that comes with it is kept |
 //! | any other | turn | trying | the same, and an attempt |
 //! | any other than trying | transferred in part | receiving | the list that comes with it is kept; the engine has the votes |
 //! | any | transferred | trying | the same: the lock is won |
-//! | receiving | due | trying | an attempt: no more of it came |
+//! | receiving | due | trying | an attempt, because no more votes came |
 //! | asking: place, poll; still | a follower for which it waits | trying | an attempt at one node: each waits for the other |
-//! | asking: introduction | introduced | still | asks for the token at once (asking: poll), unless it was listed or all nodes denied it |
-//! | trying, or asking: introduction | introduced or denied, behind a follower for which it waits | trying | an attempt at one node |
+//! | asking: introduction | introduced | still; asking: poll | polls at once, unless the call was listed or all nodes denied it |
+//! | trying, or asking: introduction | introduced or denied, and a call of the holder's client already waits behind this call | trying | an attempt at one node |
 //! | asking: introduction | introduced in vain, refused | asking: introduction | asks the next |
 //! | | a holder of another kind | still, unheard | |
-//! | asking: poll | the holder that was told, or any while the call was told a moment ago | still | the list goes with the lock |
-//! | | another one | asking: introduction | asks the next |
-//! | | a holder of another kind, or one that gave the turn twice in vain | still, unheard | |
-//! | asking: introduction, poll | gone, while listed with a holder | still | looks again soon, some times: the lock may be changing hands |
+//! | asking: poll | the holder that was told, or any holder if the call announced itself a moment ago | still | the list goes with the lock |
+//! | | another holder | asking: introduction | asks the next |
+//! | | a holder of another kind, or a holder that gave the turn twice in vain | still, unheard | |
+//! | asking: introduction, poll | gone, while listed with a holder | still | looks again soon, up to `LOOKS` times, because the lock may be changing hands |
 //! | | gone, otherwise or once more | trying | an attempt at that node |
 //! | | unwritten, unanswered, or due | asking: introduction | asks the next |
 //! | asking: place | heard | still | |
@@ -93,8 +93,8 @@ impl Waiter {
             (S::Asking(Q::Introduction | Q::Poll), I::Unwritten | I::Unanswered | I::Due) => {
                 self.asked_in_vain(scene)
             }
-            // No more nodes handed the lock over: the engine gives up the votes that came, then
-            // tries.
+            // In `Receiving`, no more nodes handed the lock over: the engine gives up the votes
+            // that came, then tries.
             (S::Asking(Q::Place { .. }), I::Unwritten | I::Unanswered | I::Due)
             | (S::Receiving, I::Due) => self.try_at(None, scene),
             (S::Pausing, I::Due) => self.begin(self.node, scene),
@@ -191,8 +191,8 @@ impl Waiter {
         }
     }
 
-    /// Whether a poll that finds this holder leaves the call as it is: it is on the list, which
-    /// goes with the lock.
+    /// Whether the call stays still after a poll finds this holder: the list with the call goes
+    /// with the lock.
     fn may_listen(&self, holder: Option<RawToken>, scene: &Scene<'_, '_>) -> bool {
         let is_fresh = || scene.view.now < self.told_at + renew_after(scene.view.round_trip);
         self.holder.is_heard && (holder == self.told || (!self.is_doubtful && is_fresh()))
@@ -219,10 +219,10 @@ impl Waiter {
         }
     }
 
-    /// The denying node behind the node that was asked last. A key that ends much later than the
-    /// lock may be left on one of them.
+    /// The denying node behind the node that was asked last. A denying node may hold a leftover key
+    /// that ends much later than the lock.
     fn next_denier(&self, reach: Reach) -> Option<NodeId> {
-        let able = self.denied.intersection(reach.asked);
+        let able = self.denied.intersection(reach.askable);
         let in_order = || reach.in_key_order(self.call.key.as_slice());
         let behind = in_order().skip_while(|&node| Some(node) != self.node).skip(1);
         behind.chain(in_order()).find(|&node| able.contains(node))
@@ -239,8 +239,8 @@ impl Waiter {
         self.is_doubtful = false;
         self.tries = self.tries.saturating_add(1);
         match early {
-            // The call may not know the holder's token: a message named the call, or its turns came
-            // before any answer. So the call asks a node.
+            // The call may not know the holder's token: it announced itself to another call, or its
+            // turns came before any answer. So the call asks a node.
             Early::None if self.is_given_away(self.holder.token) => {
                 match self.next_denier(scene.view.reach) {
                     Some(node) => self.poll(node, scene),
@@ -299,8 +299,8 @@ impl Waiter {
         // Unless every node denied the call, the client that was told may hold no lock: its attempt
         // may have failed, too. Then each call waits for another.
         let reach = scene.view.reach;
-        self.is_doubtful = !reach.asked.without(self.denied).is_empty();
-        match self.node.filter(|&node| self.is_doubtful && reach.asked.contains(node)) {
+        self.is_doubtful = !reach.askable.without(self.denied).is_empty();
+        match self.node.filter(|&node| self.is_doubtful && reach.askable.contains(node)) {
             Some(node) => self.poll(node, scene),
             None => self.listen_on(scene),
         }
@@ -329,7 +329,8 @@ impl Waiter {
     }
 
     /// The node does not have the key. If the call is listed with a holder, the lock may just be
-    /// changing hands. If a few more looks find the key gone as well, no client has woken a call.
+    /// changing hands. If a few more looks also find the key gone, no woken call is about to take
+    /// the lock.
     fn found_gone(&mut self, scene: &mut Scene<'_, '_>) -> WaitState {
         if self.holder.is_listed && self.holder.gone < LOOKS {
             self.holder.gone += 1;

@@ -4,7 +4,7 @@
 //! # Invariants
 //!
 //! - If fewer than a quorum of nodes can still tell the waiter, the client wakes it instead. The
-//!   waiter then gives up the votes that came, and makes an attempt behind them.
+//!   waiter then releases the votes that came, and writes a new attempt behind those releases.
 //! - Each node's message carries the list: a waiter with a quorum of messages has it too.
 
 use std::collections::VecDeque;
@@ -131,7 +131,7 @@ impl Wakes {
         recent.find(|(other, last)| *other == hash && now < last.until).map(|(_, last)| last)
     }
 
-    /// Whether any call was woken lately.
+    /// Whether the client still remembers a call that it woke.
     #[inline]
     pub(super) fn has_recent(&self) -> bool {
         !self.recent.is_empty()

@@ -17,7 +17,7 @@ use crate::slab::OpIndex;
 use crate::time::Instant;
 use crate::witness::{Sight, saw};
 
-/// The safety poll comes after this, and up to as long again.
+/// The safety poll comes after this time, and a random part of it more.
 const POLL: Duration = Duration::from_millis(100);
 
 /// The time to the safety poll, at the least, where a request takes `trip` to be answered.
@@ -36,9 +36,10 @@ const POLL_TRIPS: u32 = 16;
 pub(super) const FIRST_POLL_TRIPS: u32 = 4;
 pub(super) const POLL_A_TURN_TRIPS: u32 = 2;
 
-/// If a poll comes this long after a call last told its holder of its offer, the call tells the
-/// holder again. The list goes from holder to holder, and may be lost. A holder that has not heard
-/// of the call for 500 ms wakes it instead.
+/// A call announces itself again if a poll this long after its last announcement finds another
+/// holder. After `RENEW_MAX`, a call with an offer always does. The list goes from holder to
+/// holder, and may be lost. A holder that has not heard of a call for `SILENT_MAX` wakes it, and
+/// hands no lock over to it.
 const RENEW_MIN: Duration = Duration::from_millis(100);
 pub(super) const RENEW_MAX: Duration = Duration::from_millis(250);
 const RENEW_TRIPS: u32 = 8;
@@ -48,10 +49,10 @@ pub(super) fn renew_after(trip: Duration) -> Duration {
     (trip * RENEW_TRIPS).clamp(RENEW_MIN, RENEW_MAX)
 }
 
-/// How often a poll that finds the key gone looks again. A lock for which waiters are woken is gone
-/// half of the time.
+/// How often a poll that finds the key gone looks again. While waiters are woken one after another,
+/// the nodes lack the key about half of the time.
 pub(super) const LOOKS: u8 = 3;
-/// The pause before each look, and up to as long again.
+/// The pause before each look, to which the call adds a random part of it.
 pub(super) const NEXT_LOOK: Duration = Duration::from_millis(1);
 
 /// A call that no holder knows of polls each node no more often than this.
@@ -66,7 +67,7 @@ const TRIES_IN_ROW: u32 = 3;
 /// that reacquires again and again, the call would come too late each time.
 const PAUSE_PARTS: u32 = 4;
 
-/// How often a change of holder sends a waiter back to all nodes before it is still or tries again.
+/// How often a new holder makes the call ask all denying nodes again.
 const CHANGES_MAX: u8 = 4;
 
 /// If the turn comes this often with the same token, the call no longer tells that token's client.
@@ -96,11 +97,11 @@ pub(super) enum WaitState {
 /// A question that a call has asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Question {
-    /// A node, for the holder and the key's TTL; the node tells the holder of the call.
+    /// The call asks a node for the holder and the key's TTL, and has the node tell the holder.
     Introduction,
-    /// The call that has its turn first, with this many before that call.
+    /// The call announces itself to the last call of the queue, which has `ahead` calls before it.
     Place { ahead: u32 },
-    /// A node, for the holder's token.
+    /// The call asks a node for the holder's token.
     Poll,
 }
 
@@ -165,7 +166,7 @@ pub(super) struct Waiter {
     pub(super) since: Instant,
     /// `None` once the call has ended, until that is reported.
     pub(super) state: Option<WaitState>,
-    /// Attempts since the call was last still.
+    /// Denied attempts since the call last listened, or had its turn from a new holder.
     pub(super) tries: u32,
     /// The nodes that denied the last attempt; all, if there was none.
     pub(super) denied: NodeMask,
@@ -178,11 +179,12 @@ pub(super) struct Waiter {
     /// When its timer is due; earlier timers mean nothing.
     pub(super) due: Instant,
     pub(super) holder: KnownHolder,
-    /// The calls behind this one.
+    /// The calls that wait behind this call.
     pub(super) carried: Carried,
-    /// The client that was last told of the call, when, and whether of an offer too.
+    /// The token for which the last announcement was meant.
     pub(super) told: Option<RawToken>,
     pub(super) told_at: Instant,
+    /// The last announcement carried an offer.
     pub(super) has_offer: bool,
     pub(super) early: Early,
     /// The client that was told may itself have lost its attempt.
@@ -278,7 +280,7 @@ impl Waiter {
         scene: &Scene<'_, '_>,
     ) {
         self.note_holder(holder);
-        // A key lives strictly longer than its milliseconds.
+        // The key still exists when the milliseconds that PTTL gave have passed.
         let ends = |left: u32| scene.view.now.plus_millis(left.saturating_add(1));
         self.holder.ends = remaining.map_or(Instant::MAX, ends);
         self.told = holder;
@@ -305,7 +307,7 @@ impl Waiter {
         let token = token_of(last.last());
         // That call also hears if this call gives up.
         self.holder.token = Some(token);
-        // As if the message had come to the first call of the queue, and had been passed on.
+        // The count of hops looks as if the first call of the queue had passed the message on.
         let hops = u8::from(!last.behind.is_empty());
         self.tell(last.node, (&token, hops), scene);
         let ahead = u32::try_from(last.behind.len()).unwrap_or(u32::MAX);
@@ -378,8 +380,7 @@ impl Waiter {
     /// The call has its turn. The count of its tries restarts on progress only: when the holder
     /// differs from the holders at earlier turns.
     pub(super) fn note_turn(&mut self) {
-        // `told` and not the holder: the turn may come from the same client, before the answer that
-        // names the holder.
+        // `told`, not the holder: that client may give the turn before an answer names the holder.
         let told = self.told;
         if let Some((_, turns)) = self.turned.iter_mut().find(|(token, _)| *token == told) {
             *turns = turns.saturating_add(1);
@@ -433,7 +434,7 @@ impl Waiter {
         self.holder.is_heard = false;
         let (call, share) = (&self.call, (scene.view.share)());
         let delay = call.delay.saturating_add(call.jitter.mul_f64(share));
-        let polled = self.denied.intersection(scene.view.reach.asked).count().max(1);
+        let polled = self.denied.intersection(scene.view.reach.askable).count().max(1);
         let poll = scene.view.now + delay.max(NODE_PACE / polled);
         self.wait_until(poll.min(self.holder.ends), scene);
         WaitState::Still

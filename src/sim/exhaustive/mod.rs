@@ -5,16 +5,18 @@
 //!
 //! A schedule is a sequence of steps. A server runs the next message of a connection, or a client
 //! reads the next one. A connection is lost: messages on their way to the server are lost with it,
-//! or run later. A client reconnects, or its next timer is due. All locks of now end everywhere.
-//! Schedules that show every client and every server the same sequence of events lead to the same
-//! state. So the search builds each such state once, and counts the schedules that lead through it.
+//! or run later. A client reconnects, or its next timer is due. Or a TTL passes, and all present
+//! locks end everywhere. Schedules that show every client and every server the same sequence of
+//! events lead to the same state. So the search builds each such state once, and counts the
+//! schedules that lead through it.
 //!
-//! A server that stands still for a while is no step of its own. Any of its messages may be the
-//! last to run, also behind the end of its connection.
+//! A server that stands still needs no step of its own: any message may run last, even after the
+//! end of its connection.
 //!
-//! After a transfer one order stands for many: a client that has released reads at once. Behind
-//! each end nothing is lost, and time goes on in one order. The waiter must get the lock well
-//! before the TTL ends, and release it so that no key is left. Calls for two keys end in the same way.
+//! After a transfer one order stands for many: a client that has released reads at once. After the
+//! end of a schedule nothing is lost, and time goes on in one order. The waiter must get the lock
+//! well before the TTL ends, and release it so that no key is left. Calls for two keys end in the
+//! same way.
 
 mod sets;
 mod transfer;
@@ -45,14 +47,14 @@ pub struct Limits {
     pub sets: bool,
     /// The connections, each of a client to a node, of which one may be lost at any time.
     pub lost: &'static [(usize, usize)],
-    /// The clients whose next timer may be due at any time, before its answers are read: the end of
-    /// a round, or a look at the key.
+    /// The clients whose next timer may be due before they read their answers. The timer ends a
+    /// round, or makes the client look at the key.
     pub timers: &'static [usize],
     /// Whether a client that won releases at once, rather than holding on.
     pub releases: bool,
     /// How often a TTL passes, for all clients and servers, at any time.
     pub ttls: u32,
-    /// So many steps come in all orders. Behind them one order stands for all.
+    /// The search takes this many steps in all orders. After them one order stands for all.
     pub depth: usize,
 }
 
@@ -64,7 +66,7 @@ pub struct Coverage {
     pub schedules: u128,
     /// States that these orders lead through.
     pub states: usize,
-    /// Ends in which the first client, the second, or none holds the lock or has held it. After a
+    /// Ends by the client that won first: the first client, the second client, or none. After a
     /// transfer that has failed the second may still wait.
     pub won: [usize; CLIENTS + 1],
 }

@@ -41,7 +41,7 @@ impl World {
         self.turn(HOLDER);
     }
 
-    /// From here on nothing is lost: the waiter gets the lock, unless it has had it, and behind its
+    /// From here on nothing is lost. The waiter gets the lock, unless it has had it, and behind its
     /// release no key is left and nothing is owed.
     pub(super) fn check_transfer(&mut self) -> Result<(), String> {
         let until = self.now + SOON;

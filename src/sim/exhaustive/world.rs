@@ -88,7 +88,7 @@ struct Conn {
     up: VecDeque<Vec<u8>>,
     down: VecDeque<Vec<u8>>,
     left: VecDeque<Vec<u8>>,
-    /// The server has not seen the end of this one yet.
+    /// The session of a lost connection whose end the server has not seen yet.
     left_session: Option<Session>,
     is_wanted: bool,
     was_reconnected: bool,

@@ -71,7 +71,7 @@ impl World {
         Self {
             waiting: Waiting::new(US, NODE_TIMEOUT, Electorate::of(NodeMask::first(3), 2)),
             now: Instant::from_nanos(1_000_000_000),
-            reach: Reach { all, channel: all, scripts: all, asked: all },
+            reach: Reach { all, channel: all, scripts: all, askable: all },
             attempt: None,
             receiver: None,
             unread: Duration::ZERO,
@@ -226,7 +226,7 @@ fn a_client_with_other_nodes_than_the_first_asks_each_of_them() {
 
 fn asks_each_of(all: NodeMask) {
     let mut world = World::new();
-    world.reach = Reach { all, channel: all, scripts: all, asked: all };
+    world.reach = Reach { all, channel: all, scripts: all, askable: all };
     world.deny(0);
     let mut asked = NodeMask::EMPTY;
     for _ in 0..NODES {

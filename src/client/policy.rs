@@ -1,4 +1,5 @@
-//! [`Rules`]: the settings as arithmetic, for calls before any node is asked.
+//! [`Policy`]: checks and times that follow from the settings, for calls that have not asked a node
+//! yet.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,11 +17,11 @@ use crate::retry::Retry;
 use crate::rules;
 use crate::time::Instant;
 
-/// How often in a row, at most, the client hands a lease on while another process waits for it.
+/// How often in a row, at most, the client hands a lease on while another client waits for it.
 const TURNS_WANTED_ELSEWHERE: u32 = 8;
 
 #[derive(Debug)]
-pub(super) struct Rules {
+pub(super) struct Policy {
     /// The lists of the configuration. The table has the present ones.
     pub(super) lists: Lists,
     pub(super) retry: Retry,
@@ -32,11 +33,11 @@ pub(super) struct Rules {
     most_ttl: Duration,
     pub(super) no_fences: Option<&'static str>,
     prefix: Prefix,
-    /// Other clients can tell this one that they wait.
+    /// Other clients can tell this client that they wait.
     is_woken: bool,
 }
 
-/// The nodes, as the driving thread last told them.
+/// The nodes, as the configuration or the driving thread last gave them.
 #[derive(Clone, Debug)]
 pub(super) struct Lists {
     pub(super) names: Arc<[Box<str>]>,
@@ -45,7 +46,7 @@ pub(super) struct Lists {
     pub(super) are_to_change: bool,
 }
 
-impl Rules {
+impl Policy {
     pub(super) fn new(config: &Config) -> Result<Self, ConfigError> {
         let checked = config.check()?;
         let has_limits = config.max_extensions.is_some() || config.max_hold.is_some();
@@ -119,8 +120,8 @@ impl Rules {
     }
 
     /// When a lease with the deadline `ends` stops lingering. The time counts from the SET or
-    /// extension that gave this deadline. It is at most what the holder allows, half of the TTL,
-    /// and the time until the next extension.
+    /// extension that gave this deadline. It is at most the holder's limit, and half of the TTL
+    /// less the drift, or a third for a lease that is kept alive.
     pub(super) fn lingers_until(&self, holder: &Holder, ends: Instant) -> Instant {
         let ttl_ms = u64::try_from(holder.ttl.as_millis()).unwrap_or(u64::MAX);
         let validity = Duration::from_millis(ttl_ms.saturating_sub(self.drift.of_ms(ttl_ms)));
@@ -129,8 +130,8 @@ impl Rules {
         ends.minus_nanos(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// The validity that a lease must have left when a call with these options gets it: its
-    /// `min_validity`, and half of what a new lease would have.
+    /// The validity that a lease needs for a call with these options: at least its `min_validity`,
+    /// and half of a new lease's validity.
     pub(super) fn validity_wanted(&self, options: &LockOptions) -> Duration {
         let ttl_ms = u64::try_from(options.ttl.as_millis()).unwrap_or(u64::MAX);
         let validity_ms = ttl_ms.saturating_sub(self.drift.of_ms(ttl_ms));
@@ -212,31 +213,31 @@ pub(super) mod tests {
 
     #[test]
     fn a_lease_with_less_than_half_of_what_a_new_one_would_have_is_not_handed_on() {
-        let rules = Rules::new(&Config::new(["h:1"]).unwrap()).unwrap();
-        assert_eq!(rules.validity_wanted(&LockOptions::new(ms(10_000))), ms(4_949));
-        assert_eq!(rules.validity_wanted(&LockOptions::new(ms(4))), ms(1));
+        let policy = Policy::new(&Config::new(["h:1"]).unwrap()).unwrap();
+        assert_eq!(policy.validity_wanted(&LockOptions::new(ms(10_000))), ms(4_949));
+        assert_eq!(policy.validity_wanted(&LockOptions::new(ms(4))), ms(1));
         let choosy = LockOptions::new(ms(10_000)).min_validity(ms(9_000));
-        assert_eq!(rules.validity_wanted(&choosy), ms(9_000));
+        assert_eq!(policy.validity_wanted(&choosy), ms(9_000));
     }
 
     #[test]
     fn a_lease_that_has_limits_is_not_handed_on() {
-        let rules = |change: fn(Config) -> Config| {
-            Rules::new(&change(Config::new(["h:1"]).unwrap())).unwrap().turns_max(false)
+        let policy = |change: fn(Config) -> Config| {
+            Policy::new(&change(Config::new(["h:1"]).unwrap())).unwrap().turns_max(false)
         };
-        assert_eq!(rules(|config| config), 64);
-        assert_eq!(rules(|config| config.max_extensions(9)), 0);
-        assert_eq!(rules(|config| config.max_hold(ms(9_000))), 0);
+        assert_eq!(policy(|config| config), 64);
+        assert_eq!(policy(|config| config.max_extensions(9)), 0);
+        assert_eq!(policy(|config| config.max_hold(ms(9_000))), 0);
     }
 
-    /// Behind another caller of the process it would be told that the lock is taken.
+    /// Behind another caller of the client it would be told that the lock is taken.
     #[test]
     fn a_call_for_a_fence_that_the_settings_forbid_is_refused_before_it_queues() {
         let config = Config::new(["h:1"]).unwrap().restart_guard(crate::guards::RestartGuard::Off);
-        let rules = Rules::new(&config).unwrap();
-        let result = rules.check(b"k", &LockOptions::new(ms(10)).fenced());
+        let policy = Policy::new(&config).unwrap();
+        let result = policy.check(b"k", &LockOptions::new(ms(10)).fenced());
         assert!(matches!(result, Err(LockError::NoFences { .. })), "{result:?}");
-        assert!(rules.check(b"k", &LockOptions::new(ms(10))).is_ok());
+        assert!(policy.check(b"k", &LockOptions::new(ms(10))).is_ok());
     }
 
     /// The call's turn in the queue and the end of its time come together.
@@ -245,8 +246,8 @@ pub(super) mod tests {
         let config = Config::new(["h:1"]).unwrap();
         let now = Instant::from_nanos(1);
         let engine = Engine::new(&config, [0; 32], now).unwrap();
-        let rules = Rules::new(&config).unwrap();
-        let error = rules.lists.queued_in_vain(None, &engine, now);
+        let policy = Policy::new(&config).unwrap();
+        let error = policy.lists.queued_in_vain(None, &engine, now);
         assert!(matches!(error, LockError::NoQuorum(_)), "{error:?}");
     }
 
@@ -271,24 +272,24 @@ pub(super) mod tests {
     #[test]
     pub(in crate::client) fn a_lease_with_a_fence_is_not_handed_on() {
         let (plain, fenced) = (LockOptions::new(ms(10)), LockOptions::new(ms(10)).fenced());
-        assert!(Rules::suits(&holder(false, false), &plain));
-        assert!(!Rules::suits(&holder(true, false), &fenced));
-        assert!(!Rules::suits(&holder(true, false), &plain));
-        assert!(!Rules::suits(&holder(false, false), &fenced));
+        assert!(Policy::suits(&holder(false, false), &plain));
+        assert!(!Policy::suits(&holder(true, false), &fenced));
+        assert!(!Policy::suits(&holder(true, false), &plain));
+        assert!(!Policy::suits(&holder(false, false), &fenced));
     }
 
     #[test]
     pub(in crate::client) fn a_lease_of_a_leader_is_not_handed_on() {
         let (plain, announced) = (LockOptions::new(ms(10)), LockOptions::new(ms(10)).announced());
-        assert!(!Rules::suits(&holder(false, true), &announced));
-        assert!(!Rules::suits(&holder(false, true), &plain));
-        assert!(!Rules::suits(&holder(false, false), &announced));
+        assert!(!Policy::suits(&holder(false, true), &announced));
+        assert!(!Policy::suits(&holder(false, true), &plain));
+        assert!(!Policy::suits(&holder(false, false), &announced));
     }
 
     #[test]
     fn what_no_node_would_take_is_refused_at_once() {
-        let rules = Rules::new(&Config::new(["h:1"]).unwrap()).unwrap();
-        let check = |key: &[u8], options: &LockOptions| rules.check(key, options);
+        let policy = Policy::new(&Config::new(["h:1"]).unwrap()).unwrap();
+        let check = |key: &[u8], options: &LockOptions| policy.check(key, options);
         assert!(check(b"k", &LockOptions::new(ms(4))).is_ok());
         assert!(check(b"k", &LockOptions::new(ms(30_000))).is_ok());
         for ttl in [ms(0), ms(3), ms(30_001), Duration::MAX] {
