@@ -2,7 +2,8 @@
 //!
 //! `cargo run --profile ffi -p redbolt-benches --bin engine_cycle -- NODES CYCLES` runs that many.
 //! The difference of two lengths under `valgrind --tool=callgrind`, divided by the difference of
-//! cycles, is exact on any machine. Without arguments it prints a time per cycle.
+//! cycles, is exact on any machine. The program prints the time per cycle. Without arguments it
+//! measures 1, 3, 5 and 7 nodes.
 
 use std::error::Error;
 

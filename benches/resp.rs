@@ -15,8 +15,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use resp::encode::append_command;
 use resp::{Decoder, Limits, quick};
 
-/// The length of the frame that `input` begins with, as a connection reads it that brings it whole;
-/// 0 where there is none.
+/// The length of the frame at the start of `input`, read in one piece; 0 if there is none.
 fn decode(input: &[u8]) -> usize {
     if let Some((_, len)) = quick(input) {
         return len;
@@ -24,7 +23,7 @@ fn decode(input: &[u8]) -> usize {
     Decoder::new(Limits::default()).frame(input).ok().flatten().map_or(0, |frame| frame.len())
 }
 
-/// How many frames `input` begins with, as a connection reads it that brings each byte alone: 0 or 1.
+/// How many frames the decoder finds if `input` arrives byte by byte: 0 or 1.
 fn decode_by_bytes(input: &[u8]) -> usize {
     let mut decoder = Decoder::new(Limits::default());
     let parts = (1..=input.len()).map(|len| input.get(..len).unwrap_or_default());

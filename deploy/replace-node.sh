@@ -4,8 +4,8 @@
 # granted is over. Clients have a quorum at all times. Give them the new list afterwards.
 #
 # usage: replace-node.sh OLD NEW STOP START
-#   OLD is an address as it stands in REDBOLT_NODES; NEW is the address of the new server, or OLD again where
-#   it has the same. sh runs STOP, which ends when the old server is stopped for good, and then START:
+#   OLD is an address as it stands in REDBOLT_NODES. NEW is the address of the new server; it may be OLD
+#   again. sh runs STOP, which ends when the old server is stopped for good, and then START:
 #     replace-node.sh redis://n3:6379 redis://n6:6379 \
 #       'ssh n3 sudo systemctl disable --now redbolt-node@6379' \
 #       'ssh n6 sudo systemctl enable --now redbolt-node@6379'

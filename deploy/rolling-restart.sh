@@ -17,7 +17,8 @@
 # A lock that is held meanwhile regains its votes soon after, if its client extends it.
 set -eu
 
-# Waits until all nodes vote and no lock would miss one of them; otherwise shows why, and ends.
+# Waits until all nodes vote and each lock has a vote to spare. Otherwise shows why, and ends the
+# script.
 all_vote() {
   report=$(redbolt doctor --wait "${WAIT:-5m}" 2>&1 && redbolt ls --limit 100000 --wait "${WAIT:-5m}" 2>&1) || {
     code=$?

@@ -72,7 +72,8 @@ mod linux {
                     is_open = take_orders(&orders, &mut driver, &mut open)?;
                 }
             }
-            // The call is cheap enough for every wake-up, and a timeout needs it as well.
+            // `drive` is cheap enough for every wake-up, and a wake-up by the timeout needs it as
+            // well.
             driver.drive();
             while let Some(done) = driver.completion() {
                 let Outcome::Lock(result) = done.result else { continue };

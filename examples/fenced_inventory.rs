@@ -6,7 +6,7 @@
 //! has the lock, and has sold.
 //!
 //! So each write carries the fence of its lease, a number that grows with every holder. The
-//! statement writes nothing if the row has seen a higher one. The statements are those of
+//! statement writes nothing if the row has seen a higher fence. The statements are those of
 //! `docs/fencing.md`.
 //!
 //! Run it with `cargo run --example fenced_inventory`, or with `REDBOLT_NODES` set. It sells twice,
@@ -103,16 +103,16 @@ fn sell(database: &Path, nodes: &str, is_checked: bool) -> Anything {
             // The holder cannot notice the pause: it has just looked at its lease.
             std::thread::sleep(PAUSE);
         }
-        // A refused write means that the lock is over and another seller is at work, so this one
+        // A refused write means that the lock is over and another seller is at work, so this seller
         // sells nothing.
         let _is_sold = write(&mut connection, left - 1, fence, is_checked)?;
-        // An error means that the lock was over before. The stock knows that already from the
-        // fence.
+        // An error means that the lock was over before. If fences are checked, the stock has
+        // already refused the late write.
         let _ = lease.unlock().wait();
     }
 }
 
-/// Tells the row of a new holder. Returns false if the row has seen a later one.
+/// Tells the row of a new holder. Returns false if the row has seen a later holder.
 fn touch(connection: &Connection, fence: i64) -> rusqlite::Result<bool> {
     let changed = connection.execute(
         "UPDATE stock SET fence = :fence WHERE id = :id AND fence <= :fence",

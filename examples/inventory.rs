@@ -98,7 +98,7 @@ fn begin_sale(connection: &Connection) -> rusqlite::Result<Option<i64>> {
     Ok(Some(left))
 }
 
-/// Writes one piece less than the seller read.
+/// Writes one piece fewer than the seller has read.
 fn end_sale(connection: &Connection, left: i64) -> rusqlite::Result<()> {
     connection.execute("UPDATE stock SET pieces = ?1 WHERE article = 'sku:42'", [left - 1])?;
     connection.execute("INSERT INTO sales VALUES (?1)", [std::process::id()])?;

@@ -40,8 +40,9 @@ impl std::fmt::Display for Times {
     }
 }
 
-/// Works through the orders; after each one, another process takes a step too. Returns the median
-/// times of a step, from the call to the guard's end.
+/// Works through the orders. After each order, a second client, in place of another process, takes
+/// its lock. Returns the median of the steps, up to the guard's end, and of the second client's
+/// waits.
 fn serve(urls: &[String], options: LockOptions) -> Result<Times, Box<dyn std::error::Error>> {
     let client = Client::connect(Config::new(urls)?)?;
     let other = Client::connect(Config::new(urls)?)?;

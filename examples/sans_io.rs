@@ -2,7 +2,7 @@
 //! function, joined by a queue of bytes; time is only a number.
 //!
 //! A program with its own transport (a kernel-bypass stack, a simulator, a replay of recorded
-//! bytes) drives the engine as `World::settle` does. Here an hour passes in some milliseconds.
+//! bytes) drives the engine as `World::settle` does. Here an hour passes in a few milliseconds.
 //!
 //! Run it with `cargo run --example sans_io`.
 
@@ -144,8 +144,8 @@ impl World {
     fn settle(&mut self) {
         for client in 0..self.clients.len() {
             let (now, Some(engine)) = (self.now, self.clients.get_mut(client)) else { return };
-            // This comes last, after all bytes that arrived, so that no answer that was read counts
-            // as missing.
+            // `handle_timeout` comes after all bytes that arrived, so that no answer that was read
+            // counts as missing.
             engine.handle_timeout(now);
             while let Some(event) = engine.poll_event(now) {
                 self.events.push((client, event));

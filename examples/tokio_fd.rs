@@ -112,8 +112,8 @@ async fn serve(
         };
         tokio::select! {
             guard = readiness.readable() => {
-                // This comes before the call, so a socket that becomes ready during the call wakes
-                // this task again.
+                // The flag is cleared before `drive`, so a socket that becomes ready during `drive`
+                // wakes this task again.
                 guard?.clear_ready();
             }
             message = messages.recv() => match message {

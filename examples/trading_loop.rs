@@ -115,7 +115,7 @@ fn trade_spinning(
                     trade(lease.is_valid(), signal, trades);
                     desk.leases.push(lease);
                 }
-                // The rival has the lock.
+                // The rival has the lock, or too few nodes answered: no trade here.
                 Err(LockError::Taken(_) | LockError::NoQuorum(_)) => {}
                 Err(why) => return Err(why.into()),
             }
@@ -174,7 +174,7 @@ impl Desk {
     /// Prints how long the passes took.
     fn tell(&self) {
         let all: u64 = self.passes.iter().sum();
-        println!("{all} passes; below which time so many of them lie:");
+        println!("{all} passes; this share of them took less than:");
         for (name, share) in [("50 %", 0.5), ("99 %", 0.99), ("99.99 %", 0.9999)] {
             let mut below = 0;
             let index = self.passes.iter().position(|count| {
@@ -192,7 +192,8 @@ impl Desk {
     }
 }
 
-/// The power of two below a time in nanoseconds.
+/// The bucket of a time: the exponent of the highest power of two that is not above its
+/// nanoseconds.
 fn bucket(time: Duration) -> usize {
     (time.as_nanos().max(1).ilog2() as usize).min(BUCKETS - 1)
 }

@@ -144,13 +144,13 @@ impl LockOptions {
     /// clients of a lock name the same number. You may raise it while they run: then at most the larger
     /// number of callers hold the lock. To lower it, wait until the slots above it are free.
     ///
-    /// The call asks each node for the first free one of up to eight slots. It begins with a slot that
-    /// this client released while at most one waiter waited for it, else with a slot drawn at random. If all are
-    /// taken, it asks for all others. So it costs one round trip while half of the slots are free, and
-    /// two or three where nodes name different slots. A node that answers after the quorum gets a
-    /// delete for each slot that the call did not win. For a lock with a [fence](Self::fenced), and
-    /// where too few nodes run scripts (EVAL), the call asks for one slot by a SET. Then it asks for
-    /// all others.
+    /// The call asks each node for the first free one of up to eight slots. It begins with a slot
+    /// that this client released while at most one waiter waited for it, else with a slot drawn at
+    /// random. If all slots of this first request are taken, the call asks for all others. So it
+    /// costs one round trip while half of the slots are free, and two or three where nodes name
+    /// different slots. A node that answers after the quorum gets a delete for each slot that the
+    /// call did not win. For a lock with a [fence](Self::fenced), and where too few nodes run
+    /// scripts (EVAL), the call asks for one slot by a SET. Then it asks for all others.
     ///
     /// A call that waits announces itself to the holder of one slot. That is the slot that this client
     /// released, else one that only some nodes granted, else one drawn at random. Every 100 to 200 ms,

@@ -1,5 +1,5 @@
-//! Every order of delivery and loss, for two clients and three nodes: one key and one attempt each,
-//! or one transfer, or two keys of which each client wants both.
+//! Every order of delivery and loss, for two clients and two or three nodes. Each client makes one
+//! attempt at one key, or one client hands its lock to the other, or both want two keys.
 
 #![expect(clippy::print_stdout, reason = "the number of schedules is what the test is for")]
 
@@ -68,7 +68,7 @@ fn no_order_in_which_locks_end_makes_two_holders_or_leaves_a_key() {
     all("with a TTL", Limits { nodes: 2, ttls: 1, ..NOTHING });
 }
 
-/// Clients and nodes are alike: the first stands for any that loses.
+/// Clients and nodes are alike, so the loss of the first connection stands for the loss of any.
 const FIRST: &[(usize, usize)] = &[(0, 0)];
 
 // ---- one transfer ----
@@ -85,9 +85,8 @@ fn transfers(what: &str, limits: Limits) -> Coverage {
 }
 
 /// Goal: a release that hands its lock over makes no second holder, leaves no key and loses no
-/// waiter.
-/// Method: all orders in which the scripts run, and in which their answers, the nodes' messages to
-/// the waiter, and the waiter's commands behind them arrive.
+/// waiter. Method: all orders in which the scripts run. Their answers, the nodes' messages to the
+/// waiter, and the waiter's next commands also arrive in every order.
 #[test]
 fn no_order_of_a_transfer_makes_two_holders_leaves_a_key_or_loses_the_waiter() {
     for releases in [false, true] {
@@ -128,7 +127,7 @@ fn no_order_of_a_transfer_in_which_locks_end_makes_two_holders_or_leaves_a_key()
 
 // ---- two keys ----
 
-/// By then the calls have asked, were denied, and have begun to wait or to give back.
+/// Within this depth the calls ask, are denied, and begin to wait or to give keys back.
 const SETS: Limits = Limits { nodes: 2, sets: true, releases: true, depth: 14, ..NOTHING };
 
 /// Goal: no deadlock and no livelock. Method: all orders in which the two calls ask, are denied, wait

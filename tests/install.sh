@@ -15,7 +15,7 @@ in_root() {
   fi
 }
 
-# page SECTION: the commands of that section of docs/install.md, for root in a root of its own.
+# page SECTION: the commands of that section of docs/install.md, without `sudo` and with a small sale.
 page() {
   awk -v section="## $1" '/^## / { here = $0 == section } /^```$/ { code = 0 } here && code { sub(/^sudo /, ""); print }
     /^```sh$/ { code = 1 }' docs/install.md | sed 's/^redbolt demo$/redbolt demo --stock 200/'

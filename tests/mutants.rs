@@ -1,7 +1,8 @@
-//! The simulation finds every deliberate breakage: each [`Mutant`] within a number of seeds, by the
-//! kind of violation that its rule is to prevent.
+//! The simulation finds each [`Mutant`] within a number of seeds, by the kind of violation that the
+//! broken rule prevents. Tests beside the code find the mutants of `Kind::ByTest` and
+//! `Kind::ByClientTest`.
 //!
-//! `REDBOLT_MUTANT=NAME` runs that one alone; `REDBOLT_SEEDS=N` gives each N seeds.
+//! `REDBOLT_MUTANT=NAME` hunts for that mutant alone; `REDBOLT_SEEDS=N` gives each mutant N seeds.
 
 #![expect(clippy::print_stdout, reason = "the table of seeds is what the test is for")]
 
@@ -73,10 +74,9 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// Goal: the test notices when the code forgets a rule.
-/// Method: the code forgets it. A seed whose judge complains of the violation that the rule
-/// prevents has caught the mutant. No other complaint counts, because the judge of that kind might
-/// be blind.
+/// Goal: the test notices when the code forgets a rule. Method: the code forgets it. A seed whose
+/// judge complains of the violation that the rule prevents has caught the mutant. No other
+/// complaint counts, because it does not show that the judge of this violation can see.
 #[test]
 fn every_mutant_is_caught() {
     let seeds = variable("REDBOLT_SEEDS").map_or(SEEDS, |text| text.parse().unwrap());

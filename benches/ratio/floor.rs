@@ -1,5 +1,5 @@
-//! The cost of the client on top of a driver in the smallest loop, one lock at a time. Three ways
-//! and the probe take turns.
+//! The cost of the client on top of a driver in the smallest loop, one lock at a time. A driver,
+//! two ways to use a client, and the probe take turns.
 
 use redbolt::{Client, now};
 use redbolt_benches::looped::Looped;

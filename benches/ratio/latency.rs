@@ -16,7 +16,7 @@ pub(crate) fn run(options: &Options) -> Anything {
         let Some(setup) = Setup::new(count)? else { continue };
         for (name, wait) in ALL_WAITS {
             let pairs = measure(&setup, count, (name, wait), options.slices)?;
-            // In between it is between the other two, where lines would only hide each other.
+            // The line of `SpinThenPark` would lie between the other two and hide them.
             if count == 5 && !name.contains("then") {
                 lines.extend(distributions(name, &pairs));
             }

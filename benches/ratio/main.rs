@@ -3,11 +3,11 @@
 //! `cargo bench -p redbolt-benches --bench ratio -- [SUITE ..] [--slices N] [--plots DIR]`
 //!
 //! Suites: latency, nodes, polling, throughput, threads, locks, faults, handover, transfers,
-//! lingering, siblings, network, fences, floor, sets, slots, and with the feature `tls` one of that
-//! name. Without a SUITE the bench runs all of them.
-//! They run on nodes in this process; `REDBOLT_NODES=127.0.0.1:7001,..` names servers instead (Valkey 9 or later, TCP
-//! or `unix://` paths). Slices of the two clients alternate, their order swapped each time;
-//! reported are medians over the slices. Nothing is asserted.
+//! lingering, siblings, network, fences, floor, sets, slots, and with the feature `tls` the suite
+//! `tls`. Without a SUITE the bench runs all of them. They run on nodes in this process;
+//! `REDBOLT_NODES=127.0.0.1:7001,..` names servers instead (Valkey 9 or later, TCP or `unix://`
+//! paths). Slices of the two clients alternate, their order swapped each time; reported are medians
+//! over the slices. Nothing is asserted.
 
 mod bare;
 mod bare_transfers;

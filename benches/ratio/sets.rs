@@ -25,7 +25,7 @@ pub(crate) fn run(options: &Options) -> Anything {
     );
     println!("|---|---|---|---|---|---|---|");
     let Some(setup) = Setup::new(5)? else { return Ok(()) };
-    // One node, which has the time of a core, and five that share one.
+    // First one node, which has a core to itself, then five nodes that share a core.
     for nodes in [1, 5] {
         let addresses = setup.addresses.get(..nodes).unwrap_or_default();
         for count in [1, 2, 10, 64] {
@@ -56,7 +56,7 @@ fn without_msetex(addresses: &[String]) -> Anything<Option<Vec<String>>> {
     Ok((!is_refused).then(|| addresses.iter().map(with_user).collect()))
 }
 
-/// What so many keys cost bare sockets, of what one key costs them.
+/// The time that bare sockets take for `count` keys, divided by their time for one key.
 fn bare(addresses: &[String], (count, by): (usize, &str), slices: usize) -> Anything<f64> {
     let mut context = (probe(addresses, IdleStrategy::Park)?, Commands::new());
     let cycles = (CYCLES / count).max(20);
@@ -79,7 +79,7 @@ fn bare(addresses: &[String], (count, by): (usize, &str), slices: usize) -> Anyt
     Ok(ratio)
 }
 
-/// So many keys by one call, beside one key, and beside as many calls one after the other. The bare
+/// `count` keys by one call, beside one key, and beside `count` calls one after the other. The bare
 /// sockets use the addresses without a user.
 fn latency(
     addresses: &[String],

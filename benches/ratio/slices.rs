@@ -12,7 +12,7 @@ use redbolt_benches::probe::{Commands, Probe};
 /// Cycles of one slice.
 pub(crate) const CYCLES: usize = 300;
 
-/// A slice of the probe and one of Redbolt, right after another.
+/// A slice of the probe and a slice of Redbolt, measured right after each other.
 pub(crate) struct Pair<S> {
     pub(crate) probe: S,
     pub(crate) ours: S,

@@ -109,8 +109,8 @@ struct Seen {
 }
 
 impl Seen {
-    /// Turns per second, the least served of its share, and the waits in round trips: the mean, p50 and
-    /// p99.
+    /// Turns per second, the least served caller's part of its fair share, and the waits in round
+    /// trips: mean, p50 and p99.
     fn figures(&self, callers: std::ops::Range<usize>, network: &Network) -> [f64; 5] {
         let waits = self.waits.get(callers).unwrap_or_default();
         let all: usize = waits.iter().map(Vec::len).sum();

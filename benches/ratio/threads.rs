@@ -16,7 +16,7 @@ use crate::slices::{alternate, medians};
 use crate::throughput::window;
 use crate::{Anything, Options, TTL};
 
-/// The cycles of each caller in one slice, and the most of all.
+/// The cycles of each caller in one slice, and the most cycles of all callers together.
 const EACH: usize = 200;
 const CYCLES: usize = 12_800;
 

@@ -67,7 +67,7 @@ pub fn beside_others(page: &str) -> Option<String> {
     let width = NAMES + PANEL * PANELS.len() as f64;
     let bottom = TOP + LINE * rows.len() as f64;
     let height = bottom + 18.0;
-    // They are beside the others for their hand-over; what they lock on is not the same.
+    // These clients lock on one server alone, and are shown for their hand-over.
     let is_on_one = |row: &&Row<'_>| row.cells.get(HUNG) == Some(&ONE_SERVER);
     let alone: Vec<&str> = rows.iter().filter(is_on_one).map(|row| row.client).collect();
     let except = if alone.is_empty() {

@@ -1,8 +1,8 @@
 //! A proxy in user space in front of one node: it delays, hangs, refuses and flaps on demand.
 //!
-//! Each direction of a connection has a thread that reads and one that writes the bytes that are
-//! due. So a delayed chunk does not hold up the chunks behind it. The proxy adds the wake-ups of
-//! two threads to each way, some tens of microseconds; both sides of a comparison go through it.
+//! Each direction of a connection has two threads: a reader, and a writer that sends the bytes that
+//! are due. So a delayed chunk does not hold up the chunks behind it. The proxy adds the wake-ups
+//! of two threads to each way, some tens of microseconds; both sides of a comparison go through it.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -157,7 +157,7 @@ const POLL: Duration = Duration::from_millis(1);
 /// The length of a flapping node's refusing or passing turn, in milliseconds.
 const TURN: u128 = 20;
 
-/// How much later than asked a sleep may end.
+/// How late a sleep may end.
 const SLEEP_SLACK: Duration = Duration::from_micros(120);
 
 /// Sleeps, or only yields where a sleep would end much too late. Yielding costs other threads

@@ -24,7 +24,7 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
-// One error instead of a page.
+// On other systems this error replaces a page of compiler errors.
 #[cfg(not(unix))]
 compile_error!("redbolt-embedded needs Unix: Linux or macOS; on Windows use WSL");
 

@@ -13,7 +13,7 @@ use std::ops::Range;
 /// A server's present rules for a client's input.
 #[derive(Clone, Copy)]
 pub(crate) struct Rules {
-    /// A client without credentials may send only small requests.
+    /// Whether the session has a user; without a user, a client may send only small requests.
     pub(crate) authenticated: bool,
     /// The two bytes behind a bulk string must be CR LF (Valkey 9.1).
     pub(crate) strict_crlf: bool,
@@ -26,7 +26,7 @@ pub(crate) enum Parsed {
     Request,
     /// More bytes are needed.
     Partial,
-    /// Framing is lost; the text goes behind `-ERR Protocol error: `.
+    /// Framing is lost: the server answers `-ERR Protocol error: ` and this reason.
     Broken(Broken),
 }
 
@@ -74,7 +74,7 @@ impl<'buf> Args<'buf> {
         self.spans.len()
     }
 
-    /// Argument `index`; empty if there is none, as commands check the count first.
+    /// Argument `index`; empty if the request has fewer arguments.
     pub(crate) fn at(&self, index: usize) -> &'buf [u8] {
         self.get(index).unwrap_or(b"")
     }
@@ -209,7 +209,7 @@ impl Parser {
         Ok(if self.is_inline { Step::Ready } else { Step::Again })
     }
 
-    /// Takes the present line if its end and `tail` more bytes have come.
+    /// Takes the present line once all `tail` bytes of its line end have come.
     fn line(
         &mut self,
         end: u8,

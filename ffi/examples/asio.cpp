@@ -43,7 +43,7 @@ class locks {
   }
 
   void serve() {
-    driver_.drive();
+    driver_.drive().value();
     driver_.completions([](const redbolt_completion &done, const redbolt::error &why) {
       /* A lost lease names the function of its lock call, which has run and is gone. Ask remaining(). */
       if (done.event == REDBOLT_LEASE_LOST) return;

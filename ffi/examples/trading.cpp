@@ -29,7 +29,7 @@ int main(int argc, char **argv) try {
   auto end = redbolt_now_ns() + 20 * REDBOLT_S;
   while (!driver.is_ready()) {
     if (redbolt_now_ns() > end) return 2;
-    driver.drive();
+    driver.drive().value();
   }
 
   gateway gateway;
@@ -43,17 +43,17 @@ int main(int argc, char **argv) try {
     /* The market is looked at here. */
     if (!is_busy) {
       driver.lock("account:7", fenced, &is_busy).value();
-      driver.flush();
+      driver.flush().value();
       is_busy = true;
     }
-    driver.drive();
+    driver.drive().value();
     driver.completions([&](const redbolt_completion &done, const redbolt::error &why) {
       if (done.code != REDBOLT_OK) throw redbolt::failure(why);
       if (done.event != REDBOLT_LOCKED) return;
       auto fence = driver.state(done.lease).value().fence;
       if (first == 0) first = fence;
       if (driver.remaining(done.lease) > 100ms && gateway.place(fence)) placed++;
-      driver.release(done.lease);
+      driver.release(done.lease).value();
       is_busy = false;
     });
   }

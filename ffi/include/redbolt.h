@@ -59,7 +59,7 @@ enum redbolt_code
   REDBOLT_SYSTEM = 15,
   // The time limit of the wait is over.
   REDBOLT_TIMED_OUT = 16,
-  // A fault in the library, which a report should name. Free the object and make a new one.
+  // A fault in the library: please report it. Free the object and make a new one.
   REDBOLT_PANIC = 17,
 };
 #ifndef __cplusplus
@@ -84,12 +84,13 @@ enum redbolt_setting
   REDBOLT_MAX_TTL_NS = 3,
   // How many votes a lock needs; more than half of the nodes. The same for all clients.
   REDBOLT_QUORUM = 4,
-  // The difference of the rates of two clocks, in parts per million.
+  // The most that the rates of two clocks may differ, in parts per million.
   REDBOLT_DRIFT_PPM = 5,
   // 0: a restarted node may vote at once. 1, the default: once it has run for the longest TTL.
   REDBOLT_RESTART_GUARD = 6,
   // 0: a master with replicas votes like any other, and two holders are possible after a
-  // failover. 1, the default: it votes only where it ceases to grant once it is cut off.
+  // failover. 1, the default: such a master votes only if it stops granting when it is cut off
+  // from its replicas.
   REDBOLT_FAILOVER_GUARD = 7,
   // 0: a node that denies INFO votes, unchecked. 1, the default: it does not vote.
   REDBOLT_STRICT_ADMISSION = 8,
@@ -99,7 +100,7 @@ enum redbolt_setting
   REDBOLT_RETRY_DELAY_NS = 10,
   // The random part of the wait between two attempts is up to this.
   REDBOLT_RETRY_JITTER_NS = 11,
-  // 0: no release wakes a call that waits. 1, the default: it does.
+  // 0: no release wakes a call that waits. 1, the default: a release wakes it.
   REDBOLT_DIRECT_WAKE = 12,
   // For how long a caller that waits for answers spins before it sleeps. Zero, the default: not
   // at all. `UINT64_MAX`: it never sleeps.
@@ -110,7 +111,7 @@ enum redbolt_setting
   REDBOLT_MAX_EXTENSIONS = 15,
   // For how long a lease may be held in all.
   REDBOLT_MAX_HOLD_NS = 16,
-  // How often in a row a lock may go from one caller of a client to another of it.
+  // How often in a row a lock may go from one caller to another caller of the same client.
   REDBOLT_LOCAL_TURNS = 17,
   // How often in a row a lock may go from one client to another without a free moment, 0 to 255.
   REDBOLT_TRANSFERS_IN_ROW = 18,
@@ -141,10 +142,10 @@ enum redbolt_text_setting
   REDBOLT_CLIENT_NAME = 3,
   // What the nodes have in front of each key; any bytes.
   REDBOLT_KEY_PREFIX = 4,
-  // The list that is to replace the nodes: addresses with commas between them. Until a program has
-  // that list alone, a lock needs a quorum of each.
+  // The list that is to replace the nodes: addresses with commas between them. While a program
+  // has both lists, a lock needs a quorum of each list.
   REDBOLT_NEXT_NODES = 5,
-  // Certificates that sign those of the nodes, as PEM; without it, the system's.
+  // The certificates, as PEM, that sign those of the nodes; without this setting, the system's.
   REDBOLT_TLS_CA = 6,
   // The client's certificate and its chain, as PEM.
   REDBOLT_TLS_CERT = 7,
@@ -231,20 +232,20 @@ typedef int32_t redbolt_event;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
-// Locks for threads: one connection per node, and one I/O thread. Any number of threads may use it
-// at the same time. In the child of a fork only `_exit` and `exec` are safe.
+// Locks for threads: one connection per node, and one I/O thread. Any number of threads may use a
+// client at the same time. In the child of a fork only `_exit` and `exec` are safe.
 typedef struct redbolt_client redbolt_client;
 
-// The nodes and the settings of clients and drivers. Any number of threads may use it. The
-// clients and drivers made of it have a copy.
+// The nodes and the settings of clients and drivers. Any number of threads may use a
+// configuration. The clients and drivers made of it have a copy.
 typedef struct redbolt_config redbolt_config;
 
-// Locks for a loop of the caller's: no thread of its own. One thread at a time may use it; a second
-// one gets `REDBOLT_BUSY`. In the child of a fork only `_exit` and `exec` are safe.
+// Locks for the caller's own loop: a driver has no thread. One thread at a time may use a driver;
+// a second thread gets `REDBOLT_BUSY`. In the child of a fork only `_exit` and `exec` are safe.
 typedef struct redbolt_driver redbolt_driver;
 
-// Why a call failed, in memory of the caller's. Each call that takes one writes it, also when it
-// succeeds. Null where the code is enough: a message costs about a microsecond.
+// Why a call failed, in the caller's memory. Each call that takes an error writes it, even if the
+// call succeeds. Pass null if the code is enough: a message costs about a microsecond.
 typedef struct {
   // The code that the call returned.
   int32_t code;
@@ -269,11 +270,12 @@ typedef struct {
   uint64_t timeout_ns;
   // The call releases a lease with less left than this, and tries again or fails.
   uint64_t min_validity_ns;
-  // For a client: for so long an unlocked lock may stay with it, for its next call.
+  // For a client: how long an unlocked lock may stay with the client for its next call.
   uint64_t linger_ns;
-  // At most so many callers hold the lock at the same time, 1 to 63. Zero: one.
+  // How many callers may hold the lock at the same time, 1 to 63. Zero means one caller.
   uint32_t slots;
-  // The call reads: at most so many may read at once, 1 to 63. Or it writes: `REDBOLT_WRITE`.
+  // For a lock with readers: how many may read at once, 1 to 63. The call reads, or writes with
+  // `REDBOLT_WRITE`.
   uint32_t readers;
   // Bits of `redbolt_option`.
   uint32_t flags;
@@ -307,13 +309,15 @@ typedef struct {
   uint64_t fence;
   // The nodes that granted the lock: bit 0 is the first of the configuration.
   uint32_t votes;
-  // Which slot of the lock it is, from 0; -1 for a lock without slots, and for all of them.
+  // The slot of the lock, from 0; -1 for a lock without slots, and for a writer, which has all
+  // slots.
   int32_t slot;
   // Whether the client knows that the lock is over.
   bool is_lost;
 } redbolt_lease_info;
 
-// An operation of a driver, to cancel it: a number, which is safe to copy and to keep.
+// The name of an operation, for `redbolt_driver_cancel`: a number, which is safe to copy and to
+// keep.
 typedef struct {
   // For the library alone.
   uint64_t serial;
@@ -337,14 +341,14 @@ typedef struct {
 extern "C" {
 #endif // __cplusplus
 
-// Makes a client. Blocks until a quorum of nodes may vote, at most for the configured timeouts. The
-// caller frees it.
+// Makes a client. Blocks until a quorum of nodes may vote, at most for the connect timeout. Then
+// the call waits for the other nodes, at most for the node timeout. The caller frees it.
 redbolt_code redbolt_client_new(const redbolt_config *config,
                                 redbolt_client **client,
                                 redbolt_error *error);
 
-// Frees a client, and releases its leases without waiting for the nodes. Null is nothing to do. No
-// other thread may be in a call of the client.
+// Frees a client, and releases its leases without waiting for the nodes. A call with null does
+// nothing. No other thread may be in a call of the client.
 void redbolt_client_free(redbolt_client *client);
 
 // Ends all calls with `REDBOLT_CLOSED`, but a `redbolt_wait_lost` with `REDBOLT_LOST`. Sends the
@@ -405,7 +409,8 @@ redbolt_code redbolt_unlock(redbolt_client *client, redbolt_lease lease, redbolt
 // Releases the lock without waiting for the nodes.
 redbolt_code redbolt_release(redbolt_client *client, redbolt_lease lease, redbolt_error *error);
 
-// How long the lock is still certainly held, in nanoseconds; zero if it is over or no lease.
+// How long the lock is still certainly held, in nanoseconds; zero if the lock is over, or if
+// `lease` is no lease.
 uint64_t redbolt_remaining_ns(redbolt_client *client, redbolt_lease lease);
 
 // Writes what is known of the lease.
@@ -415,9 +420,9 @@ redbolt_code redbolt_lease_state(redbolt_client *client,
                                  redbolt_error *error);
 
 // Waits until the lock is over, for at most `limit_ns`: `REDBOLT_LOST`, or `REDBOLT_TIMED_OUT`. A
-// shutdown of the client also ends the call with `REDBOLT_LOST`. For a lock that is kept alive, the
-// call returns as soon as the client knows. Meanwhile other threads may extend and unlock the lease.
-// After an unlock the call ends with `REDBOLT_NOT_A_LEASE`.
+// shutdown of the client also ends the call with `REDBOLT_LOST`. For a lock that is kept alive,
+// the call returns as soon as the client knows of the loss. Meanwhile other threads may extend and
+// unlock the lease. After an unlock the call ends with `REDBOLT_NOT_A_LEASE`.
 redbolt_code redbolt_wait_lost(redbolt_client *client,
                                redbolt_lease lease,
                                uint64_t limit_ns,
@@ -433,8 +438,8 @@ redbolt_code redbolt_config_new(const char *const *nodes,
                                 redbolt_config **config,
                                 redbolt_error *error);
 
-// Sets a number: a `redbolt_setting`. It refuses a value that the setting cannot hold, such as 2
-// for a switch. The client or driver made of the configuration checks the range.
+// Sets a number: a `redbolt_setting`. The call refuses a value that the setting cannot hold, such
+// as 2 for a switch. The client or driver made of the configuration checks the range.
 redbolt_code redbolt_config_set(redbolt_config *config,
                                 uint32_t setting,
                                 uint64_t value,
@@ -447,7 +452,7 @@ redbolt_code redbolt_config_set_text(redbolt_config *config,
                                      size_t len,
                                      redbolt_error *error);
 
-// Frees a configuration. Null is nothing to do.
+// Frees a configuration. A call with null does nothing.
 void redbolt_config_free(redbolt_config *config);
 
 // Makes a driver. It does not block: the first `redbolt_driver_drive` begins to connect. The caller
@@ -456,8 +461,8 @@ redbolt_code redbolt_driver_new(const redbolt_config *config,
                                 redbolt_driver **driver,
                                 redbolt_error *error);
 
-// Frees a driver, and writes the releases of its leases as far as that does not block. Null is
-// nothing to do.
+// Frees a driver, and writes the releases of its leases as far as that does not block. A call with
+// null does nothing.
 void redbolt_driver_free(redbolt_driver *driver);
 
 // The one descriptor to watch for reading, while the driver lives. Do not read from it or close
@@ -465,9 +470,9 @@ void redbolt_driver_free(redbolt_driver *driver);
 // the child of a fork.
 int redbolt_driver_fd(redbolt_driver *driver);
 
-// After how many nanoseconds to drive, though the descriptor is silent: 0 now, -1 never. Also -1:
-// `driver` is null, the driver had a fault, another thread is in a call of it, or this is the child
-// of a fork. Ask again after each call of the driver.
+// After how many nanoseconds to drive even if the descriptor is silent: 0 is now, -1 is never. It is
+// 0 wherever `redbolt_driver_drive` would fail, so that the loop drives and learns of it. Ask again
+// after each call of the driver.
 int64_t redbolt_driver_timeout_ns(redbolt_driver *driver);
 
 // Reads all answers, handles what is due, and writes what was submitted. Never blocks. Call it when
@@ -477,7 +482,7 @@ redbolt_code redbolt_driver_drive(redbolt_driver *driver, redbolt_error *error);
 // Writes what was submitted, at once, and does nothing else.
 redbolt_code redbolt_driver_flush(redbolt_driver *driver, redbolt_error *error);
 
-// Whether a quorum of nodes may vote. A lock that is submitted before waits for that.
+// Whether a quorum of nodes may vote. A lock that is submitted earlier waits until then.
 bool redbolt_driver_is_ready(redbolt_driver *driver);
 
 // Submits a call for the lock of a key, which waits until the timeout of the options. `user` comes
@@ -525,7 +530,7 @@ redbolt_code redbolt_driver_extend(redbolt_driver *driver,
                                    redbolt_op *op,
                                    redbolt_error *error);
 
-// Submits the release of a lock. The lease is over from now on, whatever the code is.
+// Submits the release of a lock. The lease is over from now on, unless the code is `REDBOLT_BUSY`.
 redbolt_code redbolt_driver_unlock(redbolt_driver *driver,
                                    redbolt_lease lease,
                                    void *user,
@@ -548,7 +553,8 @@ size_t redbolt_driver_completions(redbolt_driver *driver,
                                   redbolt_error *errors,
                                   size_t room);
 
-// How long the lock is still certainly held, in nanoseconds; zero if it is over or no lease.
+// How long the lock is still certainly held, in nanoseconds; zero if the lock is over, or if
+// `lease` is no lease.
 uint64_t redbolt_driver_remaining_ns(redbolt_driver *driver, redbolt_lease lease);
 
 // Writes what is known of the lease.

@@ -1,5 +1,5 @@
 /* Redbolt for C++17: owners, guards and results over redbolt.h, and nothing else. A call reports its
-   failure in a result or a code, and throws only if memory runs out. Ask a result whether it has a value before
+   failure in a result, and throws only if memory runs out. Ask a result whether it has a value before
    you use *, -> or error(); value() throws if there is none. The rules for threads and forks are those
    of the C types. */
 #ifndef REDBOLT_HPP
@@ -110,16 +110,25 @@ result<void> ended(Call call) {
 inline uint64_t count(nanoseconds time) noexcept {
   return time.count() < 0 ? 0 : static_cast<uint64_t>(time.count());
 }
-/* No duration of the library is longer than what nanoseconds can count. */
+/* Caps a duration at the longest that nanoseconds can count, about 292 years. */
 inline nanoseconds duration(uint64_t ns) noexcept {
   return nanoseconds(ns > INT64_MAX ? INT64_MAX : static_cast<int64_t>(ns));
+}
+/* C takes no null pointer, and a view of nothing has one. */
+inline redbolt_key named(std::string_view key) noexcept {
+  return {key.data() == nullptr ? "" : key.data(), key.size()};
+}
+inline std::vector<redbolt_key> listed(const std::vector<std::string_view> &keys) {
+  std::vector<redbolt_key> list;
+  for (auto key : keys) list.push_back(named(key));
+  return list;
 }
 }  // namespace detail
 
 /* What one call for a lock asks for; see redbolt_options. */
 struct options {
   nanoseconds ttl;
-  /* Zero is the default of the client. A negative one, a budget that is over, ends the call at once. */
+  /* Zero: the default of the client. A negative timeout (no budget left) ends the call at once. */
   nanoseconds timeout{};
   nanoseconds min_validity{};
   nanoseconds linger{};
@@ -245,17 +254,19 @@ class client {
     return client(made);
   }
   result<guard> lock(std::string_view key, const options &options) {
-    return take(redbolt_lock, key.data() == nullptr ? "" : key.data(), key.size(), options);
+    auto name = detail::named(key);
+    return take(redbolt_lock, name.data, name.len, options);
   }
   result<guard> try_lock(std::string_view key, const options &options) {
-    return take(redbolt_try_lock, key.data() == nullptr ? "" : key.data(), key.size(), options);
+    auto name = detail::named(key);
+    return take(redbolt_try_lock, name.data, name.len, options);
   }
   result<guard> lock_all(const std::vector<std::string_view> &keys, const options &options) {
-    auto list = listed(keys);
+    auto list = detail::listed(keys);
     return take(redbolt_lock_all, list.data(), list.size(), options);
   }
   result<guard> try_lock_all(const std::vector<std::string_view> &keys, const options &options) {
-    auto list = listed(keys);
+    auto list = detail::listed(keys);
     return take(redbolt_try_lock_all, list.data(), list.size(), options);
   }
   /* How many releases the nodes have not confirmed; those locks end with their TTL. */
@@ -274,11 +285,6 @@ class client {
     void operator()(redbolt_client *raw) const noexcept { redbolt_client_free(raw); }
   };
   explicit client(redbolt_client *raw) noexcept : raw_(raw) {}
-  static std::vector<redbolt_key> listed(const std::vector<std::string_view> &keys) {
-    std::vector<redbolt_key> list;
-    for (auto key : keys) list.push_back({key.data() == nullptr ? "" : key.data(), key.size()});
-    return list;
-  }
   template <class Call, class First>
   result<guard> take(Call call, First first, size_t count, const options &options) {
     auto raw = options.raw();
@@ -305,19 +311,34 @@ class driver {
   }
   /* The one descriptor to watch for reading; do not read from it or close it. */
   int fd() const noexcept { return redbolt_driver_fd(raw_.get()); }
-  /* After how long to drive, though the descriptor is silent; nothing: never. */
+  /* After how long to drive even if the descriptor is silent; std::nullopt: never. */
   std::optional<nanoseconds> timeout() const noexcept {
     auto ns = redbolt_driver_timeout_ns(raw_.get());
     return ns < 0 ? std::nullopt : std::optional<nanoseconds>(nanoseconds(ns));
   }
   bool is_ready() const noexcept { return redbolt_driver_is_ready(raw_.get()); }
-  redbolt_code drive() noexcept { return redbolt_driver_drive(raw_.get(), nullptr); }
-  redbolt_code flush() noexcept { return redbolt_driver_flush(raw_.get(), nullptr); }
+  result<void> drive() {
+    return detail::ended([&](redbolt_error *why) { return redbolt_driver_drive(raw_.get(), why); });
+  }
+  result<void> flush() {
+    return detail::ended([&](redbolt_error *why) { return redbolt_driver_flush(raw_.get(), why); });
+  }
   result<redbolt_op> lock(std::string_view key, const options &options, void *user) {
-    return submit(redbolt_driver_lock, key, options, user);
+    auto name = detail::named(key);
+    return submit(redbolt_driver_lock, name.data, name.len, options, user);
   }
   result<redbolt_op> try_lock(std::string_view key, const options &options, void *user) {
-    return submit(redbolt_driver_try_lock, key, options, user);
+    auto name = detail::named(key);
+    return submit(redbolt_driver_try_lock, name.data, name.len, options, user);
+  }
+  result<redbolt_op> lock_all(const std::vector<std::string_view> &keys, const options &options, void *user) {
+    auto list = detail::listed(keys);
+    return submit(redbolt_driver_lock_all, list.data(), list.size(), options, user);
+  }
+  result<redbolt_op> try_lock_all(const std::vector<std::string_view> &keys, const options &options,
+                                  void *user) {
+    auto list = detail::listed(keys);
+    return submit(redbolt_driver_try_lock_all, list.data(), list.size(), options, user);
   }
   result<redbolt_op> extend(redbolt_lease lease, nanoseconds ttl, void *user) {
     redbolt_op op;
@@ -335,11 +356,11 @@ class driver {
     if (!ended) return ended.error();
     return op;
   }
-  redbolt_code release(redbolt_lease lease) noexcept {
-    return redbolt_driver_release(raw_.get(), lease, nullptr);
+  result<void> release(redbolt_lease lease) {
+    return detail::ended([&](redbolt_error *why) { return redbolt_driver_release(raw_.get(), lease, why); });
   }
-  redbolt_code cancel(redbolt_op op) noexcept {
-    return redbolt_driver_cancel(raw_.get(), op, nullptr);
+  result<void> cancel(redbolt_op op) {
+    return detail::ended([&](redbolt_error *why) { return redbolt_driver_cancel(raw_.get(), op, why); });
   }
   nanoseconds remaining(redbolt_lease lease) const noexcept {
     return detail::duration(redbolt_driver_remaining_ns(raw_.get(), lease));
@@ -366,13 +387,12 @@ class driver {
     void operator()(redbolt_driver *raw) const noexcept { redbolt_driver_free(raw); }
   };
   explicit driver(redbolt_driver *raw) noexcept : raw_(raw) {}
-  template <class Call>
-  result<redbolt_op> submit(Call call, std::string_view key, const options &options, void *user) {
+  template <class Call, class First>
+  result<redbolt_op> submit(Call call, First first, size_t count, const options &options, void *user) {
     auto raw = options.raw();
     redbolt_op op;
     auto ended = detail::ended([&](redbolt_error *why) {
-      const char *data = key.data() == nullptr ? "" : key.data();
-      return call(raw_.get(), data, key.size(), &raw, user, &op, why);
+      return call(raw_.get(), first, count, &raw, user, &op, why);
     });
     if (!ended) return ended.error();
     return op;

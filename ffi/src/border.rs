@@ -24,7 +24,8 @@ pub(crate) unsafe fn at_border(
     outcome.map_or_else(|failure| failure.code(), |()| redbolt_code::REDBOLT_OK)
 }
 
-/// Runs the body of a call that returns a plain value; `otherwise` if it panics.
+/// Runs the body of a call that returns a plain value; returns `otherwise` if the body panics or
+/// returns `None`.
 pub(crate) fn or_else<T>(otherwise: T, body: impl FnOnce() -> Option<T>) -> T {
     catch_unwind(AssertUnwindSafe(body)).ok().flatten().unwrap_or(otherwise)
 }
@@ -33,7 +34,7 @@ pub(crate) fn or_else<T>(otherwise: T, body: impl FnOnce() -> Option<T>) -> T {
 ///
 /// # Safety
 ///
-/// `pointer` is null, or one that this library returned and has not freed.
+/// `pointer` is null, or points to a `T` that stays valid during the call.
 pub(crate) unsafe fn object<'a, T>(pointer: *const T) -> Result<&'a T, Failure> {
     // SAFETY: by this function's contract.
     unsafe { pointer.as_ref() }
@@ -71,7 +72,7 @@ pub(crate) unsafe fn give<T>(
     unsafe { write(place, object) }
 }
 
-/// Takes an object back from C and drops it. Null is nothing to do.
+/// Takes an object back from C and drops it. A call with null does nothing.
 ///
 /// # Safety
 ///

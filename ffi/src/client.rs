@@ -18,8 +18,8 @@ use crate::lease::redbolt_lease_info;
 use crate::options::{self, redbolt_options};
 use crate::time::nanos;
 
-/// Locks for threads: one connection per node, and one I/O thread. Any number of threads may use it
-/// at the same time. In the child of a fork only `_exit` and `exec` are safe.
+/// Locks for threads: one connection per node, and one I/O thread. Any number of threads may use a
+/// client at the same time. In the child of a fork only `_exit` and `exec` are safe.
 #[derive(Debug)]
 pub struct redbolt_client {
     client: Client,
@@ -82,8 +82,8 @@ unsafe fn take_lock(
     unsafe { at_border(error, body) }
 }
 
-/// Makes a client. Blocks until a quorum of nodes may vote, at most for the configured timeouts. The
-/// caller frees it.
+/// Makes a client. Blocks until a quorum of nodes may vote, at most for the connect timeout. Then
+/// the call waits for the other nodes, at most for the node timeout. The caller frees it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_client_new(
     config: *const redbolt_config,
@@ -101,8 +101,8 @@ pub unsafe extern "C" fn redbolt_client_new(
     unsafe { at_border(error, body) }
 }
 
-/// Frees a client, and releases its leases without waiting for the nodes. Null is nothing to do. No
-/// other thread may be in a call of the client.
+/// Frees a client, and releases its leases without waiting for the nodes. A call with null does
+/// nothing. No other thread may be in a call of the client.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_client_free(client: *mut redbolt_client) {
     // SAFETY: by the rules for pointers.
@@ -274,7 +274,8 @@ pub unsafe extern "C" fn redbolt_release(
     unsafe { with_client(client, error, body) }
 }
 
-/// How long the lock is still certainly held, in nanoseconds; zero if it is over or no lease.
+/// How long the lock is still certainly held, in nanoseconds; zero if the lock is over, or if
+/// `lease` is no lease.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_remaining_ns(
     client: *mut redbolt_client,
@@ -305,9 +306,9 @@ pub unsafe extern "C" fn redbolt_lease_state(
 }
 
 /// Waits until the lock is over, for at most `limit_ns`: `REDBOLT_LOST`, or `REDBOLT_TIMED_OUT`. A
-/// shutdown of the client also ends the call with `REDBOLT_LOST`. For a lock that is kept alive, the
-/// call returns as soon as the client knows. Meanwhile other threads may extend and unlock the lease.
-/// After an unlock the call ends with `REDBOLT_NOT_A_LEASE`.
+/// shutdown of the client also ends the call with `REDBOLT_LOST`. For a lock that is kept alive,
+/// the call returns as soon as the client knows of the loss. Meanwhile other threads may extend and
+/// unlock the lease. After an unlock the call ends with `REDBOLT_NOT_A_LEASE`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_wait_lost(
     client: *mut redbolt_client,

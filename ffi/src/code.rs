@@ -40,7 +40,7 @@ pub enum redbolt_code {
     REDBOLT_SYSTEM = 15,
     /// The time limit of the wait is over.
     REDBOLT_TIMED_OUT = 16,
-    /// A fault in the library, which a report should name. Free the object and make a new one.
+    /// A fault in the library: please report it. Free the object and make a new one.
     REDBOLT_PANIC = 17,
 }
 

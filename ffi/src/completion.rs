@@ -33,7 +33,8 @@ pub struct redbolt_completion {
     pub lease: redbolt_lease,
 }
 
-/// An operation of a driver, to cancel it: a number, which is safe to copy and to keep.
+/// The name of an operation, for `redbolt_driver_cancel`: a number, which is safe to copy and to
+/// keep.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct redbolt_op {

@@ -13,8 +13,8 @@ use crate::error::redbolt_error;
 use crate::failure::Failure;
 use crate::tls::TlsTexts;
 
-/// The nodes and the settings of clients and drivers. Any number of threads may use it. The
-/// clients and drivers made of it have a copy.
+/// The nodes and the settings of clients and drivers. Any number of threads may use a
+/// configuration. The clients and drivers made of it have a copy.
 pub struct redbolt_config {
     settings: Mutex<Settings>,
 }
@@ -38,12 +38,13 @@ pub enum redbolt_setting {
     REDBOLT_MAX_TTL_NS = 3,
     /// How many votes a lock needs; more than half of the nodes. The same for all clients.
     REDBOLT_QUORUM = 4,
-    /// The difference of the rates of two clocks, in parts per million.
+    /// The most that the rates of two clocks may differ, in parts per million.
     REDBOLT_DRIFT_PPM = 5,
     /// 0: a restarted node may vote at once. 1, the default: once it has run for the longest TTL.
     REDBOLT_RESTART_GUARD = 6,
     /// 0: a master with replicas votes like any other, and two holders are possible after a
-    /// failover. 1, the default: it votes only where it ceases to grant once it is cut off.
+    /// failover. 1, the default: such a master votes only if it stops granting when it is cut off
+    /// from its replicas.
     REDBOLT_FAILOVER_GUARD = 7,
     /// 0: a node that denies INFO votes, unchecked. 1, the default: it does not vote.
     REDBOLT_STRICT_ADMISSION = 8,
@@ -53,7 +54,7 @@ pub enum redbolt_setting {
     REDBOLT_RETRY_DELAY_NS = 10,
     /// The random part of the wait between two attempts is up to this.
     REDBOLT_RETRY_JITTER_NS = 11,
-    /// 0: no release wakes a call that waits. 1, the default: it does.
+    /// 0: no release wakes a call that waits. 1, the default: a release wakes it.
     REDBOLT_DIRECT_WAKE = 12,
     /// For how long a caller that waits for answers spins before it sleeps. Zero, the default: not
     /// at all. `UINT64_MAX`: it never sleeps.
@@ -64,7 +65,7 @@ pub enum redbolt_setting {
     REDBOLT_MAX_EXTENSIONS = 15,
     /// For how long a lease may be held in all.
     REDBOLT_MAX_HOLD_NS = 16,
-    /// How often in a row a lock may go from one caller of a client to another of it.
+    /// How often in a row a lock may go from one caller to another caller of the same client.
     REDBOLT_LOCAL_TURNS = 17,
     /// How often in a row a lock may go from one client to another without a free moment, 0 to 255.
     REDBOLT_TRANSFERS_IN_ROW = 18,
@@ -86,10 +87,10 @@ pub enum redbolt_text_setting {
     REDBOLT_CLIENT_NAME = 3,
     /// What the nodes have in front of each key; any bytes.
     REDBOLT_KEY_PREFIX = 4,
-    /// The list that is to replace the nodes: addresses with commas between them. Until a program has
-    /// that list alone, a lock needs a quorum of each.
+    /// The list that is to replace the nodes: addresses with commas between them. While a program
+    /// has both lists, a lock needs a quorum of each list.
     REDBOLT_NEXT_NODES = 5,
-    /// Certificates that sign those of the nodes, as PEM; without it, the system's.
+    /// The certificates, as PEM, that sign those of the nodes; without this setting, the system's.
     REDBOLT_TLS_CA = 6,
     /// The client's certificate and its chain, as PEM.
     REDBOLT_TLS_CERT = 7,
@@ -278,8 +279,8 @@ pub unsafe extern "C" fn redbolt_config_new(
     unsafe { at_border(error, body) }
 }
 
-/// Sets a number: a `redbolt_setting`. It refuses a value that the setting cannot hold, such as 2
-/// for a switch. The client or driver made of the configuration checks the range.
+/// Sets a number: a `redbolt_setting`. The call refuses a value that the setting cannot hold, such
+/// as 2 for a switch. The client or driver made of the configuration checks the range.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_config_set(
     config: *mut redbolt_config,
@@ -321,7 +322,7 @@ pub unsafe extern "C" fn redbolt_config_set_text(
     unsafe { at_border(error, body) }
 }
 
-/// Frees a configuration. Null is nothing to do.
+/// Frees a configuration. A call with null does nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_config_free(config: *mut redbolt_config) {
     // SAFETY: by the rules for pointers.

@@ -22,8 +22,8 @@ use crate::lease::redbolt_lease_info;
 use crate::options::{self, redbolt_options};
 use crate::time::nanos;
 
-/// Locks for a loop of the caller's: no thread of its own. One thread at a time may use it; a second
-/// one gets `REDBOLT_BUSY`. In the child of a fork only `_exit` and `exec` are safe.
+/// Locks for the caller's own loop: a driver has no thread. One thread at a time may use a driver;
+/// a second thread gets `REDBOLT_BUSY`. In the child of a fork only `_exit` and `exec` are safe.
 pub struct redbolt_driver {
     driving: Mutex<Driving>,
     fork: forkguard::Guard,
@@ -129,8 +129,8 @@ pub unsafe extern "C" fn redbolt_driver_new(
     unsafe { at_border(error, body) }
 }
 
-/// Frees a driver, and writes the releases of its leases as far as that does not block. Null is
-/// nothing to do.
+/// Frees a driver, and writes the releases of its leases as far as that does not block. A call with
+/// null does nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_driver_free(driver: *mut redbolt_driver) {
     // SAFETY: by the rules for pointers.
@@ -148,15 +148,15 @@ pub unsafe extern "C" fn redbolt_driver_fd(driver: *mut redbolt_driver) -> c_int
     })
 }
 
-/// After how many nanoseconds to drive, though the descriptor is silent: 0 now, -1 never. Also -1:
-/// `driver` is null, the driver had a fault, another thread is in a call of it, or this is the child
-/// of a fork. Ask again after each call of the driver.
+/// After how many nanoseconds to drive even if the descriptor is silent: 0 is now, -1 is never. It is
+/// 0 wherever `redbolt_driver_drive` would fail, so that the loop drives and learns of it. Ask again
+/// after each call of the driver.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_driver_timeout_ns(driver: *mut redbolt_driver) -> i64 {
-    or_else(-1, || {
+    or_else(0, || {
         // SAFETY: by the rules for pointers.
-        let timeout = unsafe { enter(driver) }.ok()?.timeout()?;
-        Some(i64::try_from(nanos(timeout)).unwrap_or(i64::MAX))
+        let timeout = unsafe { enter(driver) }.ok()?.timeout();
+        Some(timeout.map_or(-1, |timeout| i64::try_from(nanos(timeout)).unwrap_or(i64::MAX)))
     })
 }
 
@@ -189,7 +189,7 @@ pub unsafe extern "C" fn redbolt_driver_flush(
     unsafe { with_driver(driver, error, body) }
 }
 
-/// Whether a quorum of nodes may vote. A lock that is submitted before waits for that.
+/// Whether a quorum of nodes may vote. A lock that is submitted earlier waits until then.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_driver_is_ready(driver: *mut redbolt_driver) -> bool {
     or_else(false, || {
@@ -290,7 +290,7 @@ pub unsafe extern "C" fn redbolt_driver_extend(
     unsafe { submit(driver, op, error, |driving| driving.extend(lease, ttl, User(user))) }
 }
 
-/// Submits the release of a lock. The lease is over from now on, whatever the code is.
+/// Submits the release of a lock. The lease is over from now on, unless the code is `REDBOLT_BUSY`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_driver_unlock(
     driver: *mut redbolt_driver,
@@ -358,7 +358,8 @@ pub unsafe extern "C" fn redbolt_driver_completions(
     or_else(0, take)
 }
 
-/// How long the lock is still certainly held, in nanoseconds; zero if it is over or no lease.
+/// How long the lock is still certainly held, in nanoseconds; zero if the lock is over, or if
+/// `lease` is no lease.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_driver_remaining_ns(
     driver: *mut redbolt_driver,
@@ -452,5 +453,8 @@ mod tests {
         });
         assert!(broken);
         assert_eq!(drive(), redbolt_code::REDBOLT_PANIC);
+        // The loop drives at once, and learns of the fault.
+        // SAFETY: as above.
+        assert_eq!(unsafe { redbolt_driver_timeout_ns((&raw const driver).cast_mut()) }, 0);
     }
 }

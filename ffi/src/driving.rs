@@ -160,7 +160,7 @@ impl Driving {
                 return Some(told(op.event, op.user, op.lease, Err(Failure::Closed)));
             };
             if let Outcome::Lost(_) = done.result {
-                // The lease of a caller that has ended it meanwhile has nobody to tell.
+                // If the caller has ended the lease meanwhile, there is nobody to tell.
                 let is_it = |held: &Held| held.taken_by == Some(done.id);
                 let Some((lease, held)) = self.leases.find(is_it) else { continue };
                 let user = held.user;

@@ -30,8 +30,8 @@ pub enum redbolt_vote {
     REDBOLT_VOTE_UNKNOWN = 4,
 }
 
-/// Why a call failed, in memory of the caller's. Each call that takes one writes it, also when it
-/// succeeds. Null where the code is enough: a message costs about a microsecond.
+/// Why a call failed, in the caller's memory. Each call that takes an error writes it, even if the
+/// call succeeds. Pass null if the code is enough: a message costs about a microsecond.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct redbolt_error {
@@ -89,7 +89,7 @@ impl redbolt_error {
         if let Some(ballot) = failure.ballot() {
             error.count(ballot);
         }
-        // The last byte stays zero. What is cut has no more room, which is no error.
+        // The last byte stays zero. A message that does not fit is cut, which is no error.
         let [room @ .., _] = &mut error.message;
         let _ = write!(Line { room, len: 0 }, "{failure}");
         error

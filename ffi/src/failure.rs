@@ -14,7 +14,7 @@ pub(crate) enum Failure {
     Unlock(UnlockError),
     Config(ConfigError),
     Connect(ConnectError),
-    /// An argument is wrong, in words.
+    /// An argument is wrong: the text says how.
     Argument(&'static str),
     NotALease,
     Unconfirmed,

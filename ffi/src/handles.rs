@@ -1,9 +1,9 @@
-//! [`redbolt_lease`]: leases as numbers, and the table that knows which of them still is one.
+//! [`redbolt_lease`]: leases as numbers, and the table that knows which numbers still name a lease.
 //!
 //! # Invariants
 //!
-//! - A serial number is given out once per process. So a lease of another client, or one that is
-//!   over, is found out.
+//! - The process gives out each serial number once. So the table refuses a lease of another client,
+//!   and a lease that is over.
 //! - A place is used again only after its owner has put it back.
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -48,7 +48,7 @@ impl Held {
         Ok(())
     }
 
-    /// Reads the guard. If another thread extends the lease, this waits for the end of that.
+    /// Reads the guard. While another thread extends the lease, the call waits.
     pub(crate) fn read<T>(
         &self,
         serial: u64,
@@ -70,7 +70,7 @@ impl Held {
         }
     }
 
-    /// Changes the guard, alone.
+    /// Changes the guard while no other thread has it.
     pub(crate) fn change<T>(
         &self,
         serial: u64,
@@ -79,7 +79,7 @@ impl Held {
         self.alone(serial, |guard| guard.as_mut().map(change))
     }
 
-    /// Takes the guard out, for its end.
+    /// Takes the guard out, so that the caller can end it.
     pub(crate) fn take(&self, serial: u64) -> Result<Guard, Failure> {
         self.alone(serial, Option::take)
     }
@@ -117,7 +117,8 @@ impl Held {
         }
     }
 
-    /// Whether the lock is over; returns before if another thread wants the guard, or at `ends`.
+    /// Whether the lock is over. Returns false early if another thread wants the guard, and at
+    /// `ends`.
     fn watch(&self, guard: &Guard, waker: &Waker, ends: Instant) -> bool {
         let mut lost = pin!(guard.lost());
         loop {

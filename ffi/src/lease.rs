@@ -16,13 +16,14 @@ pub struct redbolt_lease_info {
     pub fence: u64,
     /// The nodes that granted the lock: bit 0 is the first of the configuration.
     pub votes: u32,
-    /// Which slot of the lock it is, from 0; -1 for a lock without slots, and for all of them.
+    /// The slot of the lock, from 0; -1 for a lock without slots, and for a writer, which has all
+    /// slots.
     pub slot: i32,
     /// Whether the client knows that the lock is over.
     pub is_lost: bool,
 }
 
-/// The types of the library that know a lease, by functions of the same names.
+/// Makes the information from each lease type of the library: their functions have the same names.
 macro_rules! tells {
     ($($lease:ty),*) => {$(
         impl From<&$lease> for redbolt_lease_info {

@@ -4,9 +4,9 @@
 //! # Invariants
 //!
 //! - No panic crosses the border: `border` catches it, and the call returns `REDBOLT_PANIC`.
-//! - A lease is a number, not a pointer: `handles` knows whether it is still one.
-//! - Only `border` and `bytes` read or write through a pointer from C, after the check for null.
-//!   Each `unsafe` says what C must keep to.
+//! - A lease is a number, not a pointer: `handles` knows whether the number still names a lease.
+//! - Only `border`, `bytes` and `error` read or write through a pointer from C, after a check for
+//!   null. Each `unsafe` says what C must keep to.
 
 #![expect(non_camel_case_types, reason = "these are the names in C")]
 #![expect(

@@ -36,11 +36,12 @@ pub struct redbolt_options {
     pub timeout_ns: u64,
     /// The call releases a lease with less left than this, and tries again or fails.
     pub min_validity_ns: u64,
-    /// For a client: for so long an unlocked lock may stay with it, for its next call.
+    /// For a client: how long an unlocked lock may stay with the client for its next call.
     pub linger_ns: u64,
-    /// At most so many callers hold the lock at the same time, 1 to 63. Zero: one.
+    /// How many callers may hold the lock at the same time, 1 to 63. Zero means one caller.
     pub slots: u32,
-    /// The call reads: at most so many may read at once, 1 to 63. Or it writes: `REDBOLT_WRITE`.
+    /// For a lock with readers: how many may read at once, 1 to 63. The call reads, or writes with
+    /// `REDBOLT_WRITE`.
     pub readers: u32,
     /// Bits of `redbolt_option`.
     pub flags: u32,
@@ -57,7 +58,7 @@ pub(crate) unsafe fn of(options: *const redbolt_options) -> Result<LockOptions, 
         unsafe { object(options) }.map_err(|_| Failure::Argument("the options are null"))?;
     let has = |flag: redbolt_option| given.flags & flag as u32 != 0;
     if given.flags & !ALL != 0 {
-        return Err(Failure::Argument("flags of the options has an unknown bit"));
+        return Err(Failure::Argument("the flags of the options have an unknown bit"));
     }
     let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
     let mut options = LockOptions::new(Duration::from_nanos(given.ttl_ns))

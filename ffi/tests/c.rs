@@ -192,6 +192,13 @@ fn a_guard_of_cpp_releases_its_lock_at_the_end_of_its_scope() {
 }
 
 #[test]
+fn a_driver_of_cpp_takes_several_keys_and_reports_what_it_refuses() {
+    for told in on_servers("tests/programs/driver.cpp", &[CPP17]).into_iter().flatten() {
+        assert!(told.contains("locked both"), "{told}");
+    }
+}
+
+#[test]
 fn a_gateway_refuses_the_fence_of_an_earlier_holder() {
     for told in on_servers("examples/trading.cpp", &[CPP17]).into_iter().flatten() {
         assert!(told.contains("placed 50 orders"), "{told}");

@@ -6,7 +6,7 @@ from __future__ import annotations
 class Error(Exception):
     """A call failed. `votes` has each node's name and its answer in one word.
 
-    An answer is "granted", "held" (by another client), or the cause for which there was none, such as
+    An answer is "granted", "held" (by another client), or the reason why the node gave none, such as
     "timeout" or "connection_refused". Without a vote, `votes` is empty.
     """
 

@@ -31,7 +31,8 @@ __all__ = ["Client", "Lease", "Locking"]
 
 
 def _listed(nodes: Iterable[str]) -> Iterable[str]:
-    # Each loop's driver reads the nodes anew. What is no list of nodes is refused as such.
+    # Each loop's driver reads the nodes again, so an iterator becomes a list. The driver refuses any
+    # other value.
     return nodes if isinstance(nodes, str) or not isinstance(nodes, Iterable) else list(nodes)
 
 
@@ -93,7 +94,7 @@ class Client:
         write: int | None = None,
         min_validity: float = 0.0,
     ) -> Locking:
-        """As `lock`, but tries once. Raises `Taken` if another holds the lock."""
+        """As `lock`, but tries once. Raises `Taken` if another caller holds the lock."""
         asked = (key, ttl, None, keep_alive, fenced, slots, read, write, min_validity)
         return Locking(self, False, asked)
 
@@ -140,7 +141,8 @@ class Client:
             raise Closed("the client was shut down")
         self._refuse_other(loop)
         if self._driver is not None and self._process == os.getpid():
-            # Its timer refers to it, and would keep its connections although their loop is closed.
+            # The driver's timer refers to the driver, and would keep its connections although their loop
+            # is closed.
             self._driver.close()
         driver = Driver(loop, self._nodes, **self._settings)
         loop.add_reader(driver.fileno(), driver.drive)

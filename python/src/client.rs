@@ -43,7 +43,8 @@ const SLICE: Duration = Duration::from_millis(50);
 /// - drift_factor: the most that two clocks differ in rate (0.01)
 /// - max_clock_skew, fence_ttl: for fences (1.0; a day, or longer with a long `max_ttl`)
 /// - direct_wake: a release wakes a call that waits (True)
-/// - local_turns, transfers_in_row: how often a lock goes on before it is free for others (64, 16)
+/// - local_turns, transfers_in_row: how often in a row a lock passes on, within the client and
+///   between clients (64, 16)
 /// - max_extensions, max_hold: limits for each lease (none)
 /// - in_flight_max: how many calls may be under way (4096)
 /// - key_prefix: what the nodes have in front of each key ("")
@@ -56,7 +57,7 @@ const SLICE: Duration = Duration::from_millis(50);
 #[pyclass(module = "redbolt", frozen)]
 pub(crate) struct Client {
     settings: Settings,
-    // Every thread that takes it has the GIL and keeps it: so no fork finds it taken.
+    // Every thread that takes this mutex keeps the GIL meanwhile, so no fork finds the mutex taken.
     state: Mutex<State>,
 }
 
@@ -131,18 +132,19 @@ impl Client {
     /// It costs one round trip to the nodes; other threads run meanwhile. The holder's release wakes a
     /// call that waits.
     ///
-    /// - ttl: the nodes drop the lock so many seconds after they granted it, if no one releases it
+    /// - ttl: how many seconds after their grant the nodes drop the lock, if nobody releases it
     /// - timeout: how long to wait; by default the client's `retry_timeout`; `math.inf`: for ever
     /// - keep_alive: the client extends the lock while it is held
     /// - fenced: the lease has a `fence`, so that a resource can refuse an earlier holder
-    /// - slots: so many callers may hold the lock at the same time, 1 to 63
-    /// - read, write: the call reads beside at most so many readers, or writes alone. All callers of the
-    ///   lock name the same number
+    /// - slots: how many callers may hold the lock at the same time, 1 to 63
+    /// - read, write: the most readers at a time; the call reads among them, or writes alone. All
+    ///   callers of the lock name the same number
     /// - min_validity: the call releases a lease with less left than this, and tries again or fails
-    /// - linger: for so long an unlocked lock may stay with this client, for its next call
+    /// - linger: how long an unlocked lock may stay with this client for its next call
     ///
-    /// Raises `Taken` if another holds the lock at the end of `timeout`. Raises `NoQuorum` if too few
-    /// nodes answered, and `Expired` if too little was left of the lease. The caller then holds nothing.
+    /// Raises `Taken` if another caller holds the lock at the end of `timeout`. Raises `NoQuorum`
+    /// if too few nodes answered, and `Expired` if too little was left of the lease. The caller
+    /// then holds nothing.
     #[pyo3(signature = (key, ttl, *, timeout=None, keep_alive=false, fenced=false, slots=None, read=None, write=None, min_validity=0.0, linger=0.0))]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments")]
     fn lock(
@@ -164,9 +166,9 @@ impl Client {
         self.take(py, &key, asked.options(self.settings.retry)?, true)
     }
 
-    /// As `lock`, but tries once. Each round trip takes at most `node_timeout`. A fence, slots or several
-    /// keys may need more than one. Before a quorum is connected, the call takes at most
-    /// `connect_timeout`. Raises `Taken` if another holds the lock.
+    /// As `lock`, but tries once. Each round trip takes at most `node_timeout`. A fence, slots or
+    /// several keys may need more than one. Before a quorum is connected, the call takes at most
+    /// `connect_timeout`. Raises `Taken` if another caller holds the lock.
     #[pyo3(signature = (key, ttl, *, keep_alive=false, fenced=false, slots=None, read=None, write=None, min_validity=0.0, linger=0.0))]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments")]
     fn try_lock(

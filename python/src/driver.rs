@@ -30,7 +30,7 @@ use crate::time::duration;
 /// Drives locks in one event loop; for `redbolt.asyncio` alone.
 #[pyclass(module = "redbolt._redbolt", frozen)]
 pub(crate) struct Driver {
-    // Every thread that takes it has the GIL and keeps it: no code of Python runs meanwhile.
+    // Every thread that takes this mutex keeps the GIL meanwhile, so no Python code runs.
     driving: Own<Mutex<Driving>>,
     event_loop: Py<PyAny>,
     retry: Retry,
@@ -60,7 +60,7 @@ pub(crate) enum Kind {
     Lock,
     Extend,
     Unlock,
-    /// The end of a block. Its lock was held until then, as far as the clock says.
+    /// The end of a block, and whether its lock was held until then, as far as the clock says.
     End {
         was_held: bool,
     },
@@ -117,12 +117,12 @@ impl Driver {
         Ok(future)
     }
 
-    /// Has the event loop drive, at its next turn.
+    /// Makes the event loop call `drive` at its next turn.
     fn wake(slf: &Bound<'_, Self>) -> PyResult<()> {
         let (py, this) = (slf.py(), slf.get());
         if !this.is_due.load(Ordering::Relaxed) {
             let drive = slf.getattr(intern!(py, "drive"))?;
-            // A signal handler may raise within.
+            // A signal handler may raise in this call, so `is_due` is set after it.
             this.event_loop.bind(py).call_method1(intern!(py, "call_soon"), (drive,))?;
             this.is_due.store(true, Ordering::Relaxed);
         }
@@ -147,7 +147,7 @@ impl Driver {
         Python::try_attach(wake);
     }
 
-    /// Has the event loop drive when the driver needs it.
+    /// Makes the event loop call `drive` when the driver next needs it.
     fn arm(slf: &Bound<'_, Self>) -> PyResult<()> {
         let (py, this) = (slf.py(), slf.get());
         let event_loop = this.event_loop.bind(py);
@@ -184,7 +184,8 @@ impl Driver {
         let py = slf.py();
         let Some(future) = op.future else { return Ok(()) };
         let future = future.bind(py);
-        // A task that was cancelled has settled its future itself; a lease goes back by its drop.
+        // The future of a cancelled task is done already. The drop of the outcome gives a lease
+        // back.
         if future.call_method0(intern!(py, "done"))?.extract()? {
             return Ok(());
         }
@@ -247,7 +248,8 @@ impl Driver {
         let this = slf.get();
         this.is_due.store(false, Ordering::Relaxed);
         let ended = this.driving()?.drive();
-        // Here, because a future does not wake its task if a signal handler raises meanwhile.
+        // Signals come before futures: a future does not wake its task if a signal handler raises
+        // meanwhile.
         let mut result = slf.py().check_signals();
         for (op, outcome) in ended {
             let settled = Self::settle(slf, op, outcome);

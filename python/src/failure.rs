@@ -15,7 +15,7 @@ pub(crate) enum Failure {
     Extend(ExtendError),
     Unlock(UnlockError),
     Connect(ConnectError),
-    /// An argument is wrong, in words.
+    /// An argument is wrong: the text says how.
     Argument(String),
     /// The lease was unlocked before.
     Unlocked,

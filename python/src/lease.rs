@@ -39,8 +39,8 @@ impl Lease {
         Self { guard: Own::new(RwLock::new(Some(guard))) }
     }
 
-    /// Reads the guard; `None` once it was unlocked, and in the child of a fork. While another thread
-    /// extends the lease, this waits for it, without the GIL.
+    /// Reads the guard; `None` once it was unlocked, and in the child of a fork. While another
+    /// thread extends the lease, the call waits without the GIL.
     fn read<T: Send>(&self, py: Python<'_>, read: impl Fn(&Guard) -> T + Send + Sync) -> Option<T> {
         let held = self.guard.get()?;
         match held.try_read() {
@@ -49,7 +49,8 @@ impl Lease {
         }
     }
 
-    /// Takes the guard out, and releases it. Without one, there is nothing to do.
+    /// Takes the guard out, and releases it. Fails with `Unlocked` if the lease has no guard any
+    /// more.
     fn release(&self, py: Python<'_>) -> Result<(bool, Result<Unlocked, UnlockError>), Failure> {
         let held = self.guard.get().ok_or(Failure::Fork)?;
         py.detach(|| {

@@ -54,7 +54,8 @@ mod _redbolt {
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         super::only_interpreter(module.py())?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-        // Its name is that of the thread's lease, in another module.
+        // Both lease classes are called `Lease` in Python, so this module adds `LoopLease` by
+        // another name.
         module.add("LoopLease", module.py().get_type::<super::loop_lease::LoopLease>())
     }
 }

@@ -24,7 +24,7 @@ use crate::time::duration;
 #[pyclass(name = "Lease", module = "redbolt.asyncio", frozen)]
 pub(crate) struct LoopLease {
     driver: Py<Driver>,
-    // Every thread that takes it has the GIL and keeps it: no code of Python runs meanwhile.
+    // Every thread that takes this mutex keeps the GIL meanwhile, so no Python code runs.
     lease: Own<Mutex<Option<Lease>>>,
 }
 

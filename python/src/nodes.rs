@@ -17,7 +17,7 @@ use crate::own::Own;
 ///             nodes.kill(0)  # four are left
 #[pyclass(module = "redbolt.testing", frozen)]
 pub(crate) struct Nodes {
-    // Every thread that takes it has the GIL and keeps it: so no fork finds it taken.
+    // Every thread that takes this mutex keeps the GIL meanwhile, so no fork finds the mutex taken.
     nodes: Mutex<Own<redbolt_embedded::Nodes>>,
 }
 
@@ -50,7 +50,7 @@ impl Nodes {
         self.with(|nodes| Ok(nodes.urls()))
     }
 
-    /// Makes a node hang, as a machine that swaps, until `resume`.
+    /// Makes a node hang, like a machine that swaps, until `resume`.
     fn pause(&self, node: usize) -> PyResult<()> {
         self.with(|nodes| nodes.pause(node))
     }

@@ -1,4 +1,4 @@
-//! What both kinds of leases say of themselves in one way.
+//! What both kinds of leases tell in the same way.
 
 use std::time::Duration;
 

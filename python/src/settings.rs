@@ -50,7 +50,7 @@ struct Reading {
     identity: (Option<Vec<u8>>, Option<Vec<u8>>),
 }
 
-/// The error of a value, whose words alone do not say of which setting.
+/// Adds the setting's name to the message of a type or overflow error that lacks it.
 fn about(py: Python<'_>, name: &str, error: PyErr) -> PyErr {
     let words = error.value(py).to_string();
     if words.contains(name) {
@@ -110,7 +110,7 @@ impl Reading {
         Ok(())
     }
 
-    /// The settings that make one setting of the library together.
+    /// The settings that the library takes together: those of `Retry` and of `Tls`.
     fn set_other(&mut self, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
         match name {
             "retry_timeout" if value.extract::<f64>()? == f64::INFINITY => {

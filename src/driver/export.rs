@@ -4,8 +4,8 @@
 //! # Invariants
 //!
 //! - It costs a lock nothing: a pass compares one time, and exports when that time has come.
-//! - A driver with nothing to do sleeps. It wakes to export only while it has something new to
-//!   export, or while a call or lease grows older.
+//! - A driver with nothing to do sleeps. After a pass it wakes once to export, and again only while
+//!   there are new values, or a call or lease grows older.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -155,7 +155,8 @@ impl Exporter {
     }
 }
 
-/// Exports the durations that came to the buckets. Returns whether any did.
+/// Exports the durations that the buckets have gained since the last export. Returns whether any
+/// did.
 fn export_times(
     name: &'static str,
     labels: &[Label],

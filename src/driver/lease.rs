@@ -31,8 +31,8 @@ use crate::token::{LockToken, TokenBytes};
 /// [`Driver::unlock`](crate::driver::Driver::unlock).
 ///
 /// The lock is held until the deadline and no longer, whatever the process does. Check
-/// [`remaining`](Self::remaining) right before each effect that needs the lock. Its methods make no
-/// system call and take no lock; they work from any thread.
+/// [`remaining`](Self::remaining) right before each effect that needs the lock. A lease's methods
+/// make no system call and wait for no mutex; any thread may call them.
 #[must_use = "dropping a lease releases its lock"]
 pub struct Lease {
     state: Arc<LeaseState>,
@@ -316,8 +316,8 @@ impl LeasePool {
         }
     }
 
-    /// Makes a lease as the engine has it, and notes its place there. `None` if the engine holds
-    /// none.
+    /// Makes a lease from the engine's data, and tells the engine the place of the lease's state.
+    /// `None` if the engine holds none.
     pub(crate) fn lease_of(&mut self, engine: &mut Engine, id: LeaseId) -> Option<Lease> {
         let (key, token) = engine.held_name(id)?;
         let deadline = engine.deadline(id)?;

@@ -351,8 +351,8 @@ impl Driver {
         self.engine.adopt_all(locks, &options, now)
     }
 
-    /// Sends commands that only read to every connected node; their [`Outcome::Query`] follows
-    /// within a `node_timeout`.
+    /// Sends read-only commands to every connected node; their [`Outcome::Query`] follows within a
+    /// `node_timeout`.
     ///
     /// # Errors
     ///

@@ -64,7 +64,7 @@ impl Poller {
         match self.idle {
             IdleStrategy::Park => self.poll_until(driver, deadline(driver))?,
             IdleStrategy::Spin => {
-                // An event mostly comes first, and spares the look at the timers.
+                // Mostly an event comes before the spin has to look at the timers.
                 let end = |driver: &Driver| deadline(driver).unwrap_or(Instant::MAX);
                 self.spin_until(driver, end, false)?;
             }

@@ -71,7 +71,8 @@ rules! { CLIENT:
     /// A lease is taken again although too little of it is left.
     SpentLeaseRetaken => ByClientTest { true }
 
-    /// A driving caller wakes no task: the executor may queue the task behind that caller itself.
+    /// A driving caller wakes no task: the executor may queue that task on the thread that the
+    /// caller blocks.
     fn must_leave(waits_for_task: bool) -> bool { waits_for_task }
     /// A driving caller hands out a result that a task waits for.
     DrivingCallerWakesTask => ByClientTest { false }

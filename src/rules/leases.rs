@@ -65,8 +65,8 @@ rules! { LEASES:
     /// A lease is given away although a node may still run a delete or an extension of it.
     UnsettledGivenAway => ByTest { true }
 
-    /// A node may still run the extension of a failed adoption. It does not count in a later adoption
-    /// with a longer TTL.
+    /// A node may still run the extension of a failed adoption. Such a node does not count in a
+    /// later adoption with a longer TTL.
     fn nodes_unsettled(nodes: NodeMask) -> NodeMask { nodes }
     /// A client forgets the extensions of a failed adoption.
     UnsettledForgotten => ByTest { NodeMask::EMPTY }

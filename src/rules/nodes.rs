@@ -31,9 +31,9 @@ rules! { NODES:
     /// A time that begins with a message counts from a clock that was read before the message came.
     ClockReadBeforeBytes => ByTest { before }
 
-    /// A master that may just have been a replica is not believed by its age: a replica has no
-    /// memory. A former replica has a second replication id. A master that was restarted from its RDB
-    /// file has one, too.
+    /// The client mistrusts the age of a master that may just have been a replica: a replica has
+    /// lost its grants. A former replica has a second replication id. A master that was restarted
+    /// from its RDB file has one, too.
     fn may_have_been_replica(has_second_replid: bool) -> bool { has_second_replid }
     /// A master that may have been a replica a moment ago is believed by its age.
     PromotionBelieved => Amnesia { false }
@@ -49,7 +49,7 @@ rules! { NODES:
     /// A master that would go on granting after a failover votes.
     UnguardedBelieved => NoGround { false }
 
-    /// A node that ceased to be the master of its greeting has lost its grants, even if it is a
+    /// A node that is not the same master as at its greeting has lost its grants, even if it is a
     /// master again.
     fn is_look_alarming(is_another: bool) -> bool { is_another }
     /// A master that failed over and back between two looks is believed.
@@ -150,7 +150,8 @@ rules! { NODES:
 
     // ---- lists of nodes ----
 
-    /// Lists follow others only if one list stays: its quorums share a node.
+    /// A client accepts new lists only if one of them is a present list: two quorums of that list
+    /// share a node.
     fn may_follow(has_list_in_common: bool) -> bool { has_list_in_common }
     /// Any lists may follow.
     ListsWithoutCommonOne => ByTest { true }

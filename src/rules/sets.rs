@@ -30,7 +30,7 @@ rules! { SETS:
     /// The nodes that granted any slot are counted together, as counting semaphores do.
     SlotsCountedTogether => TwoHolders { let _ = place; named.is_some() }
 
-    /// A writer gives back its slots from this place on while it waits for the gate.
+    /// A writer that waits for the gate gives back its slots from this place on.
     fn slots_kept_without_gate() -> usize { 0 }
     /// A writer keeps its slots while it waits for the gate.
     SlotsKeptWithoutGate => ByTest { usize::MAX }

@@ -42,7 +42,7 @@ rules! { VOTES:
 
     /// A grant counts only if the node is trusted when it is read.
     fn is_grant_trusted(is_node_trusted: bool) -> bool { is_node_trusted }
-    /// A grant counts although the node said before it that it is a replica.
+    /// The client counts the grant of a node that has already called itself a replica.
     DistrustedGrantCounts => Amnesia { true }
 
     /// Each attempt has a token of its own.

@@ -38,10 +38,10 @@ rules! { WAITING:
     /// A call that gives up takes the other calls of its client off the list.
     SiblingsStruck => LostWaiter { is_same_client }
 
-    /// A call that got the turn again and again, and found the same token, no longer tells the
-    /// client of that token.
+    /// A call that finds the same token turn after turn stops announcing itself to that token's
+    /// client.
     fn is_given_away(is_given_away: bool) -> bool { is_given_away }
-    /// A call tells the client that drew a token for as long as nodes have the token.
+    /// A call announces itself to a token's client for as long as nodes have that token.
     GivenAwayToldAgain => Storm { false }
 
     /// A call that has given up is struck off where it is listed.

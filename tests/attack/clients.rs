@@ -22,11 +22,11 @@ struct Held {
     may_move: bool,
 }
 
-/// One client, from its begin to its end.
+/// One client, from its start to its end.
 struct Life<'round> {
     round: &'round Round,
     shared: Client,
-    /// A guard that is given back from now on may be too late for the I/O thread.
+    /// While this is true, a guard that is given back may be too late for the I/O thread.
     is_ending: AtomicBool,
 }
 
@@ -67,7 +67,7 @@ fn unserved(shared: &Client) -> Option<String> {
         thread::sleep(ms(1));
         format!("{shared:?}").contains("calls: 0")
     });
-    (!is_idle).then(|| format!("a call of nobody's: {text}"))
+    (!is_idle).then(|| format!("the client counts a call that nobody makes: {text}"))
 }
 
 impl Life<'_> {

@@ -1,5 +1,5 @@
-//! The reports of drivers when they are dropped: releases without an answer, by the node that owes
-//! it.
+//! The reports of drivers when they are dropped: unanswered releases, by the node that owes the
+//! answer.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -17,7 +17,7 @@ pub(crate) fn install() {
     let _ = tracing::subscriber::set_global_default(Reports);
 }
 
-/// How many releases drivers reported for which this node, `host:port`, owes an answer.
+/// How many unanswered releases the drivers have reported for this node, `host:port`.
 pub(crate) fn left(node: &str) -> u64 {
     LEFT.lock().expect("no panic").get(node).copied().unwrap_or(0)
 }

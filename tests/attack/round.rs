@@ -50,8 +50,8 @@ pub(crate) struct Round {
     outlived: AtomicU64,
     /// Locks that a player gave away and no player took over.
     given: Mutex<Vec<(Vec<u8>, LockToken)>>,
-    /// The tokens of all locks that were given away. A late command of the giver may leave one at a
-    /// node until its TTL ends, and no client deletes it.
+    /// The tokens of all locks that were given away. A late command of the giver may leave such a
+    /// token at a node, and no client deletes it before its TTL ends.
     detached: Mutex<Vec<LockToken>>,
     calls: AtomicU64,
     faults: AtomicU64,
@@ -164,10 +164,9 @@ impl Round {
         self.is_calm.load(Ordering::SeqCst)
     }
 
-    /// Whether a client goes on that began then, wants this many more steps, and knows this of its
-    /// nodes.
-    /// Where nothing excuses a key that is left, a client that has seen faults waits. It ends only
-    /// when it knows that all nodes are well and it owes them nothing.
+    /// Whether a client that wants `steps` more steps goes on. `nodes` is what the client knows of
+    /// its nodes. Where nothing excuses a key that is left, a client that has seen faults waits. It
+    /// ends only when it knows that all nodes are well and it owes them nothing.
     pub(crate) fn goes_on(
         &self,
         began_calm: bool,
@@ -202,8 +201,7 @@ impl Round {
     }
 
     /// The options of a lock, how long the call may take, and whether the lease may be given away.
-    /// It may not where an extension may be under way, which might run behind that of the next
-    /// owner.
+    /// A lease that is kept alive may not, because its extension might run after the next owner's.
     pub(crate) fn acquire(&self, random: &mut Random) -> (LockOptions, Duration, bool) {
         let mut acquire = LockOptions::new(self.some_ttl(random));
         let is_kept = random.chance(300);
@@ -251,7 +249,7 @@ impl Round {
         let holder = self.holders.fetch_add(1, Ordering::Relaxed);
         if let Some(fence) = fence {
             let mut judge = self.judge();
-            // A lease that is over may be behind a later one.
+            // If this lease is over, a later lease may have shown its higher fence already.
             if now() < deadline {
                 judge.fenced(key, fence);
             }
@@ -348,7 +346,7 @@ impl Round {
         }
         let is_clean = is_excused(&left);
         self.judge().check(Kind::Orphan, is_clean, || {
-            format!("{left:?} left behind, {excused} were told of")
+            format!("{left:?} left behind, {excused} keys are excused")
         });
     }
 

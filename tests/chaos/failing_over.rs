@@ -17,7 +17,7 @@ use super::{Duration, chosen_seed, lasts};
 
 const TTL: Duration = ms(800);
 const MAX_TTL: Duration = Duration::from_secs(1);
-/// Clients that stay, and clients of which each makes a few turns and is followed by a newcomer.
+/// Half of these clients stay. Each of the others makes a few turns, and a newcomer follows it.
 const CLIENTS: usize = 8;
 /// A master that is cut off from its replica takes no writes after this time.
 const CEASES_WITHIN: Duration = Duration::from_secs(13);
@@ -30,7 +30,7 @@ const FLOOR: [&str; 2] = ["--min-replicas-to-write", "1"];
 /// One server of a pair.
 struct Side {
     server: RealServer,
-    /// Its address for its replica.
+    /// The address at which a replica reaches the server.
     link: Door,
 }
 
@@ -58,7 +58,7 @@ impl Side {
         Self { link: Door::open(server.port()), server }
     }
 
-    /// Makes the server the replica of `master`, and returns once it has the keys.
+    /// Makes this server the replica of `master`, and returns once it has the master's keys.
     fn follow(&self, master: &Self) {
         self.server.command(&["REPLICAOF", "127.0.0.1", &master.link.port.to_string()]);
         let is_up = || {
@@ -111,7 +111,7 @@ impl Pair {
                 }
                 !self.master.takes_writes()
             };
-            // Without the floor it goes on for ever.
+            // Without the floor, the old master takes writes for ever.
             eventually(CEASES_WITHIN, has_ceased);
             println!("the old master took writes for {:?}", promoted_at.until(now()));
         }
@@ -209,7 +209,7 @@ fn run(
             if let Some((pair, others)) = pairs.split_first_mut() {
                 pair.fail_over(others.first(), end);
             }
-            // Until each client that comes gets the node's vote, no other pair fails over.
+            // No other pair fails over until each newcomer gets this node's vote.
             let newcomer = Client::open(config.clone()).expect("a client");
             let votes = || newcomer.nodes().wait().iter().all(|node| node.votes);
             assert!(eventually(LIMIT, votes), "{end:?}: {:?}", newcomer.nodes().wait());
@@ -245,7 +245,7 @@ fn a_single_pair_pauses_for_its_failover_and_never_gives_two_holders() {
     assert!(shown.pause > CEASES_WITHIN && shown.pause < bound, "{shown:?}");
 }
 
-/// The same judge sees two holders where the old master goes on and the clients do not mind.
+/// The same judge sees two holders where the old master goes on and the clients' guard is off.
 #[test]
 fn without_the_guard_a_failover_gives_two_holders() {
     let Some(shown) =

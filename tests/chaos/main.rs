@@ -124,8 +124,9 @@ fn no_count_is_lost_when_a_server_forgets_locks_that_all_have_granted() {
 }
 
 /// A lock that a stopped process holds, or that is on its way to it, is blocked until its lease is
-/// over. The rest of the two TTLs is for the others to find it free on a busy machine. Such a machine
-/// may be later once, but not in most stops. The test prints how long each stop cost the others.
+/// over. In the rest of the two TTLs, the others must find the lock free, even on a busy machine. A
+/// busy machine may exceed that time after some stops, but not after most. The test prints how long
+/// each stop cost the others.
 #[test]
 fn a_stopped_waiter_costs_the_others_less_than_two_ttls() {
     let Some(cluster) = Cluster::mixed(5) else { return };
@@ -231,7 +232,7 @@ fn run(work: Work, quorum: Quorum, faults: &[Fault], rounds: usize) {
     check_counts(work, &cluster, &mut workers, dir.path());
 }
 
-/// The seed of the faults, and prints it.
+/// Returns the seed of the faults, and prints it.
 fn chosen_seed() -> u64 {
     let seed = std::env::var("REDBOLT_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = seed.unwrap_or_else(|| now().as_nanos());
@@ -239,7 +240,8 @@ fn chosen_seed() -> u64 {
     seed
 }
 
-/// Whether a test goes on with this round: for as many rounds, or as long as the user asked for.
+/// Returns whether a test goes on with a round: for `rounds` rounds, or for the seconds that
+/// `REDBOLT_CHAOS` names.
 fn lasts(rounds: usize) -> impl Fn(usize) -> bool {
     let seconds = std::env::var("REDBOLT_CHAOS").ok().and_then(|text| text.parse().ok());
     let end = seconds.map(|seconds| now() + Duration::from_secs(seconds));
@@ -251,7 +253,7 @@ fn check_counts(work: Work, cluster: &Cluster, workers: &mut Workers, dir: &Path
     let turns = workers.finish();
     let counted: u64 = (0..KEYS).map(|key| read_counter(&counter(dir, key))).sum();
     let late: u64 = (0..WORKERS).map(|index| read_counter(&late_file(dir, index))).sum();
-    println!("{turns} turns, {counted} counted, {late} writes ended behind their lease");
+    println!("{turns} turns, {counted} counted, {late} writes ended after their lease");
     match work {
         Work::Count | Work::Slots => assert_eq!(counted, turns, "counts were lost"),
         Work::Transfer => {

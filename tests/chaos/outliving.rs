@@ -68,7 +68,7 @@ fn a_lease_that_is_kept_outlives_the_memory_of_all_its_nodes() {
         assert!(matches!(denied, Err(LockError::Taken(_))), "{denied:?}");
         times[index] += 1;
     }
-    println!("each node forgot the lease so often: {times:?}");
+    println!("how often each node forgot the lease: {times:?}");
     guard.unlock().wait().expect("it was held all the time");
     // A quorum decides; the other nodes may answer later.
     assert_eq!(client.shutdown(Duration::from_secs(20)).wait(), 0);

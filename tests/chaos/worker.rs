@@ -1,5 +1,5 @@
-//! One of the processes that count. Every other process lets its locks linger for a while where no
-//! other waits.
+//! One of the processes that count. When it takes single locks, every second process lets them
+//! linger for a while where no other process waits.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -67,8 +67,7 @@ fn one_of_the_processes_that_count() {
         if random.random_ratio(1, 4) {
             drop(held);
         } else {
-            // A lease that is over by now counts for nothing any more, and its release reports that
-            // here.
+            // If the lease is over by now, `unlock` returns an error, which changes nothing here.
             let _ = held.unlock().wait();
         }
     }

@@ -26,7 +26,7 @@ pub(crate) struct Manner {
     pub(crate) boast_ms: u64,
 }
 
-/// A candidate that runs; the test kills it at its end.
+/// A candidate that runs. Dropping this value kills the process.
 pub(crate) struct Candidate {
     child: Child,
     pub(crate) diary: PathBuf,
@@ -83,7 +83,7 @@ struct Diary {
 
 impl Diary {
     fn write(&mut self, text: &str) {
-        // In one piece: a kill leaves the line whole, or out.
+        // One write per line, so that a kill leaves the whole line or none of it.
         self.file.write_all(format!("{text}\n").as_bytes()).expect("a writable diary");
     }
 
@@ -112,7 +112,7 @@ pub(crate) fn run() {
         diary.write(&format!("lead {} {believed}", began.as_nanos()));
         let is_leader = |term: &Guard| term.is_valid() || now() < term.deadline() + boast;
         loop {
-            // The first look after any pause comes before the candidate reads anything.
+            // After a stop, the candidate looks at its lease before it does anything else.
             if !is_leader(&term) {
                 diary.write(&format!("lost {}", now().as_nanos()));
                 drop(term);

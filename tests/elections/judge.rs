@@ -9,7 +9,7 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Term {
     pub(crate) candidate: usize,
-    /// The candidate read it when it had won the campaign.
+    /// The candidate read the clock when it had won the campaign.
     pub(crate) began: u64,
     /// The last deadline that the leader believed in, or the moment at which it resigned or learned
     /// of its loss, if that was earlier.

@@ -25,8 +25,8 @@ use redbolt_rig::{Cluster, PATIENCE, eventually, ms};
 const TTL_MS: u64 = 600;
 const CANDIDATES: usize = 3;
 
-/// While all is well, a term must begin within this of the end of the one before. A loaded machine
-/// may take long to give a process its turn.
+/// While all is well, a term must begin within this time after the last term's end. A loaded
+/// machine may take long to give a process its turn.
 const FOLLOWED: Duration = Duration::from_secs(10);
 
 struct Election {
@@ -124,7 +124,7 @@ enum Fault {
     StopAnyone,
     /// Cuts the leader off from a majority, or from all.
     CutLeader(Mode),
-    /// Each candidate loses two servers, not the same ones.
+    /// Each candidate loses two servers, and no two candidates lose the same pair.
     CutAll(Mode),
     SlowAll,
     KillServer,
@@ -273,8 +273,8 @@ fn a_leader_that_is_killed_is_followed() {
     let mut times = Vec::new();
     for _ in 0..count {
         let leader = election.await_leader();
-        // All others wait, and the leader has extended a few times: the kill comes at any point
-        // between two.
+        // All others wait, and the leader has extended a few times. The kill comes at any point
+        // between two extensions.
         std::thread::sleep(ms(random.random_range(ttl_ms * 4 / 5..ttl_ms * 8 / 5)));
         let (killed, terms) = (now(), election.terms().len());
         election.candidates[leader].kill();

@@ -11,12 +11,12 @@ pub(crate) struct Grant {
     pub(crate) key: usize,
     pub(crate) client: usize,
     pub(crate) fence: u64,
-    /// The client read it before the call.
+    /// The client read the clock before the call.
     pub(crate) began: Instant,
-    /// The client read it after it had the lease.
+    /// The client read the clock after it had the lease.
     pub(crate) handed: Instant,
     pub(crate) deadline: Instant,
-    /// The begin of the release, or the deadline if that came first.
+    /// The start of the release, or the deadline if that came first.
     pub(crate) over: Instant,
 }
 
@@ -25,14 +25,13 @@ pub(crate) struct Grant {
 pub(crate) struct Verdict {
     /// Leases with the fence of another lease.
     pub(crate) duplicates: u64,
-    /// Leases that began after one with a higher fence was handed out.
+    /// Leases that began after a lease with a higher fence was handed out.
     pub(crate) inversions: u64,
     /// Leases that were handed out after a lease with a higher fence, while both were valid.
     pub(crate) disorders: u64,
     /// Leases that were handed out while another lease was valid and not released.
     pub(crate) overlaps: u64,
-    /// Neighbours by fence of which one was handed out before the other began: the pairs that were
-    /// judged.
+    /// Neighbours by fence of which the first was handed out before the second began.
     pub(crate) ordered: u64,
 }
 
@@ -48,7 +47,8 @@ impl fmt::Display for Verdict {
         write!(
             f,
             "{duplicates} duplicates, {inversions} inversions, {disorders} out of the order of the \
-             hand-outs, {overlaps} beside another holder; {ordered} right after the one before"
+             hand-outs, {overlaps} beside another holder; {ordered} begun after the lease before \
+             was handed out"
         )
     }
 }

@@ -27,8 +27,8 @@ pub(crate) struct Faults {
 
 /// One server of each version; `None` if one is not installed.
 pub(crate) fn start(memory: Memory) -> Option<Cluster> {
-    // In memory where the machine has such a place: it keeps what a killed process has written
-    // there, and a disk that stands still is no part of the test.
+    // In memory, where the machine has such a place. Memory keeps what a killed process has
+    // written, and a disk that stands still is no part of the test.
     let place = Path::new("/dev/shm");
     if place.is_dir() {
         // An error means that another test was first.
@@ -64,8 +64,8 @@ pub(crate) fn inflict(
     for &node in &killed {
         cluster.node_mut(node).kill9();
     }
-    // How long the fault lasts; no step waits for it. Without a guard it is worst where all nodes
-    // are back at once.
+    // This pause is the length of the fault. Without a guard, the worst fault is that all nodes die
+    // and are back at once.
     if !frozen.is_empty() || killed.len() < 3 && random.random_ratio(1, 2) {
         std::thread::sleep(ms(random.random_range(20..400)));
     }

@@ -18,7 +18,7 @@ pub(crate) struct Resource {
 struct Stored {
     /// The fence of the last write that was accepted.
     fence: u64,
-    /// The latest begin of an acquisition whose holder has written.
+    /// The latest start of an acquisition whose holder has written.
     began: Instant,
     writes: Writes,
 }

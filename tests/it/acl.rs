@@ -14,7 +14,7 @@ use super::common::{
 
 const DOCUMENT: &str = include_str!("../../docs/security.md");
 
-/// The words of the line below a title, which names the servers it is for.
+/// The words of the line below the title that names its servers.
 #[track_caller]
 fn line_of(title: &str) -> Vec<&'static str> {
     let (_, below) = DOCUMENT.split_once(&format!("\n{title}:\n")).expect("the title is there");

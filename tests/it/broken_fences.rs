@@ -1,6 +1,6 @@
 //! Designs that look like fences and are none. For each, a run of a few steps on three real servers
-//! gives a later holder no higher number. With scripts that do the same as the client's, the same
-//! steps give none.
+//! gives a later holder no higher number. For three of the designs, scripts that do the same as the
+//! client's refuse the wrong number in the same steps.
 //!
 //! `docs/fence-proof.md` describes each run under the same name.
 
@@ -161,5 +161,5 @@ fn accepts_of_two_numbers_are_no_quorum_for_either() {
     assert_eq!(nodes.run(1, RAISE, "one", 21), Accepted);
     nodes.expire();
     let second = [nodes.run(0, ACQUIRE, "two", 15), nodes.run(2, ACQUIRE, "two", 15)];
-    assert_eq!(second, [Accepted, Accepted], "15 comes behind 21, had that been a fence");
+    assert_eq!(second, [Accepted, Accepted], "15 would follow 21, had 21 been a fence");
 }

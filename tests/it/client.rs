@@ -150,8 +150,8 @@ fn a_thousand_waiters_cost_the_servers_what_one_does() {
         assert!(eventually(PATIENCE, || in_use(&shared).0 == 1_000));
         let (begin, before) = (redbolt::now(), commands(&cluster));
         thread::sleep(ms(1_000));
-        // Each INFO is one of three; the safety poll of one waiter asks five to ten times per
-        // second.
+        // The test's own INFO counts as a command on each of three nodes. One waiter's safety poll
+        // asks five to ten times per second.
         let asked = commands(&cluster) - before;
         let seconds = begin.until(redbolt::now()).as_secs_f64();
         assert!(asked as f64 <= 3.0 + 20.0 * seconds, "{asked} commands in {seconds} s");
@@ -249,7 +249,8 @@ fn a_lease_is_handed_on_only_where_its_token_is_unknown_and_enough_of_it_is_left
         "kept alive for both"
     );
 
-    // The lease has less than half of a lease of its own, or less than was asked for.
+    // No lease is handed on that has less than half of a new lease's time, or less than was asked
+    // for.
     let short = || shared.lock("k", patient(TTL / 4)).wait().expect("the lock is free");
     let (is_handed, remaining) = handed(short(), patient(TTL), drop);
     assert!(!is_handed && remaining > TTL / 2, "{remaining:?}");
@@ -266,7 +267,7 @@ fn a_lease_is_handed_on_only_where_its_token_is_unknown_and_enough_of_it_is_left
     assert!(!is_handed_on(&shared, guard, patient(TTL), drop).0, "switched off");
 }
 
-/// Since the first deadline of such a lease has passed, no call has waited for it.
+/// Each waiting call began after the first deadline of this lease.
 #[test]
 fn a_lease_that_is_kept_alive_beyond_its_first_deadline_is_handed_on() {
     let (nodes, shared) = embedded(|config| config);

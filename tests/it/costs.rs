@@ -248,9 +248,8 @@ fn calls_that_come_together_go_out_with_one_write_a_node() {
         }
     };
     // The first call's SET; sixteen SETs at once; the first call's release and the last call's SET;
-    // sixteen releases at once with the last one's.
-    // Each takes one or two writes, for 36 commands per node. A lock that was taken in vain adds a
-    // SET and a release.
+    // sixteen releases at once, and with them the last call's. Each takes one or two writes, for 36
+    // commands per node. A lock that was taken in vain adds a SET and a release.
     is_shown("burst", sends, |of| {
         (3.0..=6.5 + 2.0 * of("again")).contains(&(of("send") / NODE_COUNT as f64))
     });

@@ -131,7 +131,7 @@ fn the_name_is_renewed_with_the_term_and_ends_with_it() {
     let shared = Client::connect(named(&cluster, "steady")).unwrap();
     let ttl = ms(1_500);
     let term = shared.campaign("jobs", ttl).wait().unwrap();
-    // The client writes the claim behind the answers by which it won the term.
+    // The client writes the claim after the answers by which it won the term.
     assert!(eventually(PATIENCE, || cluster.holders(CLAIM) == 3));
     let first = cluster.values(CLAIM);
     // After three extensions, a key that had not been renewed would be gone.

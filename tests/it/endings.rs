@@ -1,5 +1,5 @@
 //! Ends: a client or driver that ends, at whatever stage its locks are, leaves no key without a
-//! holder. It reports how many releases the nodes owe it an answer to.
+//! holder. It reports how many of its releases the nodes have not answered.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -236,7 +236,7 @@ fn a_driver_that_ends_leaves_no_key_on_real_servers() {
     drivers_leave_nothing(&cluster);
 }
 
-/// A lock that is held when its driver goes stays its holder's: its TTL ends it.
+/// A lock that is held when its driver ends stays held until its TTL ends.
 #[test]
 fn a_lease_that_is_held_when_its_driver_ends_stays_until_its_deadline() {
     let nodes = Nodes::start(3).unwrap();

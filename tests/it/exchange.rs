@@ -44,7 +44,7 @@ fn client(step: Step, cluster: &Cluster) -> Client {
     client
 }
 
-/// All clients take a step, one after the other, and have had turns behind it.
+/// The clients take a step one after the other. After each step, clients take locks for some turns.
 fn step(to: Step, clients: &[Client], cluster: &Cluster, turns: &AtomicU64) {
     let has_turns = || {
         let before = turns.load(Ordering::Relaxed);

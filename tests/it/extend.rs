@@ -1,5 +1,4 @@
-//! Extension: it moves the end of a lease that a quorum holds, and never makes a lock of one that
-//! is lost.
+//! Extension: it moves the end of a lease that a quorum holds, and never revives a lost lease.
 
 use std::future::Future as _;
 use std::pin::Pin;
@@ -277,7 +276,7 @@ fn an_adoption_that_is_given_up_leaves_the_lock_as_it_is() {
         given_away(taken.unwrap());
     }
     assert_eq!(other.shutdown(PATIENCE).wait(), 0);
-    // The driver has its result, and nobody takes that.
+    // The driver has the result of the adoption, and the program never takes it.
     let mut looped = Looped::connect(cluster.config());
     looped.driver().adopt("k", &token, TTL * 5 / 4).unwrap();
     assert!(eventually(PATIENCE, || {

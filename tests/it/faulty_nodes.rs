@@ -139,7 +139,7 @@ fn two_frozen_nodes_of_three_fail_at_the_node_timeout_and_at_once_when_stalled()
     assert_eq!(causes(&no_quorum(result)), [Cause::Timeout, Cause::None, Cause::Timeout]);
     assert!(elapsed >= node_timeout, "{elapsed:?}");
     assert!(elapsed <= node_timeout + SLACK, "{elapsed:?}");
-    // The client deletes its own key behind the attempt, without waiting for the frozen nodes.
+    // The client deletes its own key after the attempt, without waiting for the frozen nodes.
     assert!(eventually(PATIENCE, || !cluster.node(1).exists("k")));
 
     let stalled = eventually(PATIENCE, || {

@@ -13,7 +13,8 @@ use super::common::{Looped, PATIENCE, TTL, eventually, fresh_config, ms, own_tes
 /// A fork copies the thread that forks alone, so each test runs in a process of its own.
 const ALONE: &str = "REDBOLT_FORKS_ALONE";
 
-/// Whether this process is the one of the test. If not, that one has run by now.
+/// Whether this is the process of the test alone. If not, the function has run that process to its
+/// end.
 fn is_alone(name: &str) -> bool {
     if std::env::var_os(ALONE).is_some() {
         return true;

@@ -1,4 +1,4 @@
-//! Locks that linger behind their unlock, on real servers: the client takes them again without a
+//! Locks that linger after their unlock, on real servers: the client takes them again without a
 //! command, and gives them to any other client that waits.
 
 use redbolt::driver::Driver;
@@ -108,7 +108,7 @@ fn a_lock_that_was_taken_away_goes_to_no_other_caller_of_its_process() {
     }
     let refused = shared.try_lock("k", options()).wait();
     assert!(matches!(refused, Err(LockError::Taken(_))), "{refused:?}");
-    // The third node may have had the lock that was taken away for a moment longer.
+    // The third node may have kept the first client's lock for a moment longer.
     let theirs = lease.token().map(|token| token.as_bytes().to_vec());
     let held = cluster.values("k").into_iter().filter(|value| *value == theirs).count();
     assert!(held >= 2 && lease.is_valid(), "the other client's");

@@ -80,7 +80,7 @@ fn a_promoted_replica_is_not_believed_before_what_it_lost_is_over_and_then_by_al
             server.command(&["REPLICAOF", "NO", "ONE"]);
             is_met_again(&server, promoted_at);
         }
-        // The marker goes with the locks.
+        // FLUSHALL deletes the marker together with the locks.
         let flushed_at = now();
         server.command(&["FLUSHALL"]);
         is_met_again(&server, flushed_at);

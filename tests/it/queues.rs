@@ -199,7 +199,7 @@ fn a_call_keeps_its_place_between_two_waits_and_leaves_it_when_it_is_dropped() {
         assert!(second.wait_for(ms(20)).is_none(), "it is held");
     }
     drop(guard);
-    // The second call stands behind the first, though it is waited for now.
+    // The second call is still second in the queue, although the thread waits for it now.
     assert!(second.wait_for(ms(20)).is_none(), "the first call is the next");
     let guard = first.wait_for(PATIENCE).expect("its turn").expect("it is free");
     drop(second);

@@ -70,7 +70,8 @@ fn callers_of_one_client_that_wait_get_whichever_slot_is_free_first() {
         thread::scope(|scope| {
             let waits: Vec<_> = (0..2).map(|_| scope.spawn(|| take().slot().unwrap())).collect();
             assert!(eventually(PATIENCE, || in_use(&client).0 == 2), "{client:?}");
-            // One of the two waits behind the other slot, and both are served by this one.
+            // One of the two calls waits for the other slot, and the slot that becomes free here
+            // serves both.
             drop(guards.remove(first));
             for call in waits {
                 call.join().unwrap();

@@ -72,7 +72,8 @@ fn imports_point_only_downward() {
     }
 }
 
-/// The machine gets all that it needs with its inputs, and asks for work by its actions.
+/// The code in `engine/wait` gets all that it needs with its inputs, and asks for work by its
+/// actions.
 #[test]
 fn waiting_knows_nothing_of_the_engine() {
     for source in sources("src/engine/wait") {
@@ -132,7 +133,7 @@ fn every_file_says_what_it_is_for_and_is_no_longer_than_it_may_be() {
     }
 }
 
-/// The second line would be a row of its own.
+/// If a row went over two lines, rustdoc would show the second line as a row of its own.
 #[test]
 fn each_row_of_a_table_in_the_documentation_is_one_line() {
     for Source { path, text } in DIRS.into_iter().flat_map(sources) {

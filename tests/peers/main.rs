@@ -47,7 +47,8 @@ impl Beside {
         Some(Self { cluster, other, redbolt, key })
     }
 
-    /// Some clients return before the last node has answered their release.
+    /// Takes the lock for Redbolt, and waits for it: some clients return before the last node has
+    /// answered their release.
     fn wins_soon(&self) -> Guard {
         self.redbolt.lock(&self.key, TTL).wait().expect("the lock is released, or ends")
     }
@@ -241,7 +242,7 @@ fn redisson_keeps_a_hash_where_redbolt_keeps_a_string_and_neither_wins_the_other
         let set = node.command(&["SET", KEY, "token", "NX", "PX", "1000"]);
         assert_eq!(set, b"$-1\r\n");
     }
-    // A compare-and-delete of ours leaves the hash alone.
+    // Redbolt's compare-and-delete leaves the hash alone.
     assert_ne!(both.redbolt.unlock_token(KEY, "token").wait(), Ok(Unlocked::Released));
     taken(both.redbolt.try_lock(KEY, TTL).wait());
     both.other.unlock(KEY);
@@ -280,7 +281,7 @@ fn a_client_that_polls_gets_its_turn_among_eight_that_hand_the_lock_over() {
     thread::scope(|scope| {
         let _end = StopAtEnd(&is_over);
         let contend = || {
-            // Set explicitly, because a client beside its nodes would otherwise be woken instead.
+            // 16 is also the default. The test sets it, because the test depends on it.
             let config = config(&cluster).transfers_in_row(16).client_name("eight");
             let client = Client::connect(config).expect("fresh servers are admitted");
             let mut turns = 0_u32;

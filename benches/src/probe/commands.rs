@@ -67,7 +67,7 @@ impl Commands {
         self.written()
     }
 
-    /// One command that asks for so many fresh keys at once.
+    /// One command that asks for `count` fresh keys at once.
     pub fn only_msetex(&mut self, count: usize) -> &[u8] {
         self.clear();
         let (words, digits) = (2 * count + 5, count.to_string());
@@ -78,7 +78,7 @@ impl Commands {
         self.written()
     }
 
-    /// A SET for each of so many fresh keys.
+    /// A SET for each of `count` fresh keys.
     pub fn only_sets(&mut self, count: usize) -> &[u8] {
         self.clear();
         self.append_fresh(count, SET, SET_AT);

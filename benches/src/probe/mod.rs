@@ -45,7 +45,7 @@ pub struct Link {
 enum Socket {
     Tcp(TcpStream),
     Unix(UnixStream),
-    /// TLS in the way of rustls' own stream.
+    /// TLS by rustls' own stream.
     #[cfg(feature = "tls")]
     Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
 }
@@ -96,7 +96,8 @@ impl Probe {
         self.round_of(command, 1)
     }
 
-    /// Writes so many commands to every node at once and reads until a quorum has answered all.
+    /// Writes `count` commands to every node at once and reads until a quorum has answered all of
+    /// them.
     pub fn round_of(&mut self, commands: &[u8], count: usize) -> io::Result<()> {
         self.send(commands, count as u64)?;
         while self.decided() < self.sent {
@@ -114,7 +115,7 @@ impl Probe {
         in_flight: usize,
         cycles: usize,
     ) -> io::Result<()> {
-        // The probe would take answers that an earlier window left for answers of this one.
+        // Otherwise the probe would count an earlier window's answers for this window.
         while self.links.iter().any(|link| link.answered < self.sent) {
             self.pass()?;
         }

@@ -21,7 +21,7 @@ pub enum Flavor {
 }
 
 impl Flavor {
-    /// All of them, oldest first.
+    /// All flavors: Redis first, then Valkey, each from its oldest version.
     pub const ALL: [Self; 5] =
         [Self::Redis70, Self::Redis80, Self::Redis86, Self::Valkey81, Self::Valkey91];
 
@@ -52,7 +52,7 @@ impl Flavor {
         matches!(self, Self::Valkey81 | Self::Valkey91)
     }
 
-    /// `MSETEX` with a number of keys that is none.
+    /// The error of `MSETEX` if its number of keys is invalid.
     pub(crate) const fn invalid_numkeys(self) -> &'static str {
         if self.is_valkey() {
             "ERR invalid numkeys value or out of range"

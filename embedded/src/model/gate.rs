@@ -85,6 +85,18 @@ impl Server {
         (command.run)(&mut Call { server: self, session, args, out, pushes, now_ms });
     }
 
+    /// Why the server takes no writes now, from clients or from their scripts.
+    pub(super) fn write_refusal(&self) -> Option<String> {
+        let state = &self.state;
+        if state.misconf {
+            Some(misconf(self.flavor))
+        } else if state.replica {
+            (!state.writable).then(|| READONLY.to_owned())
+        } else {
+            state.no_replicas.then(|| NO_REPLICAS.to_owned())
+        }
+    }
+
     /// Why the request may not run: the text without its minus sign.
     fn refusal(&self, session: &Session, args: Args<'_>, found: &Found) -> Option<Vec<u8>> {
         let authenticated = session.user.is_some();
@@ -126,14 +138,11 @@ impl Server {
         if self.state.oom && !self.state.busy && has(table::DENY_OOM) {
             return Some("OOM command not allowed when used memory > 'maxmemory'.".to_owned());
         }
-        if self.state.misconf && (has(table::WRITE) || command.name == "ping") {
+        if self.state.misconf && command.name == "ping" {
             return Some(misconf(self.flavor));
         }
-        if self.state.no_replicas && !self.state.replica && has(table::WRITE) {
-            return Some(NO_REPLICAS.to_owned());
-        }
-        if self.state.replica && !self.state.writable && has(table::WRITE) {
-            return Some(READONLY.to_owned());
+        if let Some(refusal) = self.write_refusal().filter(|_| has(table::WRITE)) {
+            return Some(refusal);
         }
         if !session.resp3 && !session.channels.is_empty() && !command.has(table::SUBSCRIBED) {
             return Some(format!(
@@ -179,5 +188,6 @@ fn say_broken(broken: Broken, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// The greatest length of the replies of one call; further replies wait until these are written.
+/// Once the replies of one call exceed this length, further requests wait until these replies are
+/// written.
 const OUTPUT_LEN_MAX: usize = 1 << 20;

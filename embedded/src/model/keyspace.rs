@@ -5,8 +5,8 @@
 //! # Invariants
 //!
 //! - A key lives as long as `now <= ends_at`: strictly longer than its TTL, as on a real server.
-//! - Expired keys that no command touches never outnumber the live ones by more than
-//!   [`SWEEP_LEN_MIN`]: the model sweeps each time the keyspace has doubled.
+//! - Expired keys that no command touches do not pile up: the model sweeps once the keyspace has
+//!   doubled and more than [`SWEEP_LEN_MIN`] keys are new.
 
 use std::collections::BTreeMap;
 
@@ -162,7 +162,7 @@ impl Keyspace {
         self.database(db).insert(key.to_vec(), entry);
     }
 
-    /// `db` comes from `SELECT`, which has checked it; anything else means the first one.
+    /// `SELECT` has checked `db`; any other number means the first database.
     fn database(&mut self, db: usize) -> &mut Map<Vec<u8>, Entry> {
         let index = if db < DATABASES { db } else { 0 };
         #[expect(clippy::indexing_slicing, reason = "the line above keeps it in range")]

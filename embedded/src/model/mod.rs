@@ -1,7 +1,7 @@
-//! The model of one master: request bytes and a point in time in, reply bytes out.
+//! The model of one master: it takes request bytes and a point in time, and returns reply bytes.
 //!
-//! Layer: sans-IO. No socket, thread, clock or environment: `server` puts TCP around it, and a
-//! simulator drives it on a virtual clock.
+//! Layer: sans-IO. No socket, thread, clock or environment: `crate::server` puts TCP around the
+//! model, and a simulator drives the model on a virtual clock.
 //!
 //! ```
 //! use redbolt_embedded::{Flavor, Instant};

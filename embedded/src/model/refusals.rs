@@ -1,4 +1,4 @@
-//! The texts of servers that refuse a command, if several parts use them.
+//! Error texts of refused commands, for the gate and for scripts.
 
 use super::flavor::Flavor;
 

@@ -7,7 +7,6 @@ use super::flavor::Flavor;
 use super::keys::{left_ms, move_end};
 use super::keyspace::Value;
 use super::pubsub;
-use super::refusals::{NO_REPLICAS, READONLY, misconf};
 use super::strings::{NOT_INTEGER, WRONG_TYPE};
 use crate::request::{Args, number};
 
@@ -198,24 +197,19 @@ fn read(call: &mut Call<'_>, key: &[u8]) -> Result<Option<Vec<u8>>, String> {
     }
 }
 
-/// When a key set with `PX` inside a script ends. The check comes before anything is written.
+/// The end of a key that a script sets with `PX`. Real servers check the number before they look at
+/// the key.
 fn end(call: &Call<'_>, px: &[u8]) -> Result<i64, String> {
     let px = number(px).ok_or_else(|| NOT_INTEGER.to_owned())?;
     let end = call.now_ms.checked_add(px).filter(|_| px > 0);
     end.ok_or_else(|| "ERR invalid expire time in 'set' command".to_owned())
 }
 
-/// Whether a write inside a script would be refused.
-fn writable(call: &Call<'_>, command: &str) -> Result<(), String> {
+/// The error of a write inside a script, if the server would refuse it.
+fn may_write(call: &Call<'_>, command: &str) -> Result<(), String> {
     allowed(call, command)?;
-    if call.server.state.misconf {
-        return Err(misconf(call.server.flavor));
-    }
-    if call.server.state.replica {
-        return Err(READONLY.to_owned());
-    }
-    if call.server.state.no_replicas {
-        return Err(NO_REPLICAS.to_owned());
+    if let Some(refusal) = call.server.write_refusal() {
+        return Err(refusal);
     }
     // DEL and PEXPIRE need no memory.
     if command == "set" && call.server.state.oom {
@@ -240,7 +234,7 @@ fn acquire(call: &mut Call<'_>, keys_len: usize) -> Result<Answer, String> {
     let Some(counter) = counter(call, fence)? else { return Ok(BAD_COUNTER) };
     let token = argument(call, keys_len, 0)?;
     let px = argument(call, keys_len, 1)?;
-    writable(call, "set")?;
+    may_write(call, "set")?;
     let ends_at_ms = end(call, px)?;
     let (db, now_ms) = (call.session.db, call.now_ms);
     if call.server.keys.entry(db, lock, now_ms).is_some() {
@@ -256,7 +250,7 @@ fn take_first(call: &mut Call<'_>, keys_len: usize) -> Result<Answer, String> {
     for number in 0..keys_len {
         let (lock, token) = (key(call, keys_len, number)?, argument(call, keys_len, number)?);
         let px = argument(call, keys_len, keys_len)?;
-        writable(call, "set")?;
+        may_write(call, "set")?;
         let ends_at_ms = end(call, px)?;
         if call.server.keys.entry(db, lock, now_ms).is_none() {
             call.server.keys.set(db, lock, token, Some(ends_at_ms), now_ms);
@@ -288,7 +282,7 @@ fn accept(
     let value = std::str::from_utf8(proposed).ok().and_then(|text| text.trim().parse::<f64>().ok());
     if value.is_some_and(|value| counter < value) {
         if is_first_write {
-            writable(call, "set")?;
+            may_write(call, "set")?;
         }
         let px = argument(call, at - 3, 1)?;
         let (db, now_ms, ends_at_ms) = (call.session.db, call.now_ms, end(call, px)?);
@@ -298,14 +292,14 @@ fn accept(
     Ok(Answer::Text(text))
 }
 
-/// Only a refused first DEL is an error. If the server refuses a `redis.pcall`, the script deletes
-/// the lock.
+/// A refused GET or first DEL is an error. If the server refuses a `redis.pcall`, the script
+/// deletes the lock.
 fn transfer(call: &mut Call<'_>, keys_len: usize) -> Result<Answer, String> {
     let lock = key(call, keys_len, 0)?;
     if !is_held(call, lock, keys_len)? {
         return Ok(Answer::Integer(0));
     }
-    writable(call, "del")?;
+    may_write(call, "del")?;
     call.server.keys.delete(call.session.db, lock, call.now_ms);
     let heard = set_next(call, lock, keys_len).and_then(|()| tell_next(call, keys_len));
     if heard.is_ok_and(|count| count > 0) {
@@ -336,7 +330,7 @@ fn tell_next(call: &mut Call<'_>, keys_len: usize) -> Result<usize, String> {
 /// holder to tell.
 fn introduce(call: &mut Call<'_>, keys_len: usize) -> Result<Answer, String> {
     let lock = key(call, keys_len, 0)?;
-    // No token equals a missing one.
+    // No token equals a missing argument.
     let own = call.args.get(3 + keys_len);
     let token = match read(call, lock) {
         Ok(None) => return Ok(Answer::Null),
@@ -364,7 +358,8 @@ fn raw(digits: &str) -> Option<Vec<u8>> {
     pairs.map(|pair| u8::from_str_radix(pair?, 16).ok()).collect()
 }
 
-/// Tells the client that drew the token, by a message around it. Returns how many clients heard it.
+/// Tells the client that drew the token, in a message that contains the token. Returns how many
+/// clients heard it.
 fn tell_holder(
     call: &mut Call<'_>,
     digits: &str,
@@ -390,11 +385,11 @@ fn compare_then(call: &mut Call<'_>, is_release: bool, keys_len: usize) -> Resul
         return Ok(false);
     }
     if is_release {
-        writable(call, "del")?;
+        may_write(call, "del")?;
         return Ok(call.server.keys.delete(call.session.db, lock, call.now_ms));
     }
     let amount = argument(call, keys_len, 1)?;
-    writable(call, "pexpire")?;
+    may_write(call, "pexpire")?;
     move_end(call, lock, amount).map_err(str::to_owned)
 }
 

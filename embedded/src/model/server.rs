@@ -1,6 +1,7 @@
 //! [`Server`]: one master, and the conditions into which a test can put it.
 //!
-//! Layer: sans-IO. `server` calls it, and so do programs that drive a model on their own clock.
+//! Layer: sans-IO. `crate::server` drives a `Server` by real clocks, and a simulator drives it by a
+//! virtual clock.
 
 use std::fmt;
 use std::time::Duration;

@@ -26,21 +26,21 @@ pub(crate) enum Found {
     Missing(Vec<u8>),
 }
 
-/// It changes keys.
+/// The command changes keys.
 pub(crate) const WRITE: u16 = 1;
-/// It may need memory.
+/// The command may need memory.
 pub(crate) const DENY_OOM: u16 = 2;
-/// It runs before authentication.
+/// The command runs before authentication.
 pub(crate) const NO_AUTH: u16 = 4;
-/// It runs while the server is loading.
+/// The command runs while the server is loading.
 pub(crate) const LOADING: u16 = 8;
-/// It runs on a replica that has lost its master.
+/// The command runs on a replica that has lost its master.
 pub(crate) const STALE: u16 = 16;
-/// It runs on a RESP2 connection that is subscribed.
+/// The command runs on a RESP2 connection that is subscribed.
 pub(crate) const SUBSCRIBED: u16 = 32;
-/// It runs while the server runs a script for long.
+/// The command runs during a long script.
 const BUSY: u16 = 64;
-/// It runs while the server runs a script for long, on Valkey 9.1 alone.
+/// The command runs during a long script, on Valkey 9.1 alone.
 const BUSY_91: u16 = 128;
 
 impl Command {
@@ -48,7 +48,7 @@ impl Command {
         self.flags & flag != 0
     }
 
-    /// Whether a server of this flavor runs it while it runs a script for long.
+    /// Whether a server of this flavor runs the command during a long script.
     pub(crate) fn runs_beside_script(&self, flavor: Flavor) -> bool {
         self.has(BUSY) || self.has(BUSY_91) && flavor == Flavor::Valkey91
     }
@@ -134,7 +134,7 @@ const ALL: u8 = 31;
 const VALKEY_91: u8 = 16;
 const REDIS_86: u8 = 4;
 
-/// It runs while the server is loading, and on a replica that has lost its master.
+/// The command runs while the server is loading, and on a replica that has lost its master.
 const LOADING_AND_STALE: u16 = LOADING | STALE;
 
 const fn command(name: &'static str, arity: i8, flags: u16, run: fn(&mut Call<'_>)) -> Command {
@@ -146,7 +146,7 @@ const fn only(flavors: u8, mut command: Command) -> Command {
     command
 }
 
-/// Runs for a container without a subcommand; its arity refuses that first.
+/// Never runs: the gate refuses a container without a subcommand by its arity.
 fn container(call: &mut Call<'_>) {
     call.reply().error("ERR syntax error");
 }

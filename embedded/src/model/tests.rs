@@ -84,7 +84,7 @@ fn a_flood_of_replies_stops_at_the_output_limit_and_goes_on_when_asked() {
 }
 
 #[test]
-fn a_restart_loses_scripts_and_keeps_keys_only_if_asked() {
+fn a_restart_keeps_keys_only_if_asked() {
     let mut server = server();
     let mut session = server.connect();
     ask(&mut server, &mut session, 0, "SET k v PX 60000");

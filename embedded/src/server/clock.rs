@@ -6,7 +6,7 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use crate::Instant;
 
-/// Now, on the clock of the deadlines.
+/// Now, on the steady clock that drives the models.
 pub(super) fn now() -> Instant {
     Instant::from_nanos(nanos(clock_gettime(STEADY)))
 }

@@ -66,7 +66,8 @@ impl Connection {
             }
             match self.stream.read(scratch) {
                 Ok(0) => {
-                    // As on a real server, a client that has gone gets no more replies.
+                    // The client has closed its side: the node writes what the socket takes of the
+                    // pending replies, and no more.
                     let _ = self.flush();
                     return Fate::Over;
                 }
@@ -135,7 +136,8 @@ impl Connection {
         Ok(())
     }
 
-    /// The socket is full: the node disconnects a client that leaves this much unread.
+    /// The socket is full. The node disconnects a client that leaves more than `OWED_LEN_MAX` bytes
+    /// unread.
     fn keep_rest(&mut self) -> io::Result<()> {
         if self.owed() > OWED_LEN_MAX {
             return Err(ErrorKind::OutOfMemory.into());

@@ -126,14 +126,14 @@ impl Nodes {
         self.ask(node, Order::Kill).map(drop)
     }
 
-    /// Begins a new process life on the same port; kills the old one if it still runs. The node has
-    /// a new `run_id` and reports its true age from now on.
+    /// Kills the process if it still runs, and begins a new process life on the same port. The node
+    /// has a new `run_id` and reports its true age from now on.
     ///
     /// # Errors
     ///
     /// The errors of [`Nodes::state`], and [`NodesError::Io`] if the operating system gives no
     /// socket, or another program has taken the port. Then the node stays killed. On Linux the node
-    /// keeps its port.
+    /// keeps its port, so no other program can take it.
     pub fn restart(&self, node: usize, memory: Memory) -> Result<(), NodesError> {
         self.ask(node, Order::Restart(memory)).map(drop)
     }

@@ -123,7 +123,7 @@ impl Node {
                 let stop = matches!(order, Order::Stop);
                 let done = self.obey(order);
                 let report = done.map(|()| self.report());
-                // The caller may have given up waiting; the order still holds.
+                // A caller that could not wake this thread does not wait; the order still holds.
                 let _ = answer.send(report);
                 if stop {
                     return;

@@ -3,8 +3,8 @@
 //! # Invariants
 //!
 //! - On Linux no other program gets the port while the node lives. A socket that listens to nothing
-//!   holds the port, so that connections to a killed node are refused. Other systems do not answer
-//!   them, so there a killed node has no socket.
+//!   holds the port, so that connections to a killed node are refused. Other systems would leave
+//!   such connections without an answer, so there a killed node has no socket.
 
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr};
@@ -46,7 +46,7 @@ impl Port {
         let holder = Socket::new(Domain::IPV4, Type::STREAM, None)?;
         holder.set_reuse_address(is_chosen)?;
         holder.bind(&address(number).into())?;
-        // From now on only a socket that says so itself shares the port.
+        // From here on, only a socket with `SO_REUSEPORT` shares the port.
         holder.set_reuse_address(false)?;
         holder.set_reuse_port(true)?;
         Ok(Self { number, _holder: cfg!(target_os = "linux").then_some(holder) })
@@ -54,7 +54,8 @@ impl Port {
 
     pub(super) fn listen(&self) -> io::Result<TcpListener> {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
-        // Its connections leave the port to the next program that chooses it.
+        // With this option, connections in TIME_WAIT do not keep the port from the next program
+        // that chooses it.
         socket.set_reuse_address(true)?;
         socket.set_reuse_port(true)?;
         socket.bind(&address(self.number).into())?;

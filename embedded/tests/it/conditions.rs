@@ -86,6 +86,13 @@ fn a_replica_answers_as_a_replica() {
 }
 
 #[test]
+fn a_replica_that_takes_writes_answers_as_one() {
+    let enter: [&[&str]; 2] =
+        [&["CONFIG", "SET", "replica-read-only", "no"], &["REPLICAOF", "127.0.0.1", "1"]];
+    in_condition(&[], &enter, &Condition::WritableReplica(true));
+}
+
+#[test]
 fn a_replica_without_its_master_answers_as_one() {
     let enter: [&[&str]; 2] =
         [&["CONFIG", "SET", "replica-serve-stale-data", "no"], &["REPLICAOF", "127.0.0.1", "1"]];

@@ -7,7 +7,7 @@ use redbolt_embedded::Nodes;
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-/// With any error, of any thread.
+/// A result whose error may be of any kind and come from any thread.
 pub type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// The directory of the stock, and five nodes in this process.
@@ -39,7 +39,8 @@ impl Shop {
         Ok(Client::connect(config.max_ttl(Duration::from_secs(5)))?)
     }
 
-    /// Four sellers sell at once, piece by piece by `one`, until nothing is left; how many in all.
+    /// Four sellers sell at once, each piece by a call of `one`, until nothing is left. Returns how
+    /// many pieces they sold.
     pub fn sell(&self, one: fn(&Connection, &Client) -> Result<usize>) -> Result<usize> {
         let seller = || {
             let (stock, client, mut sold) = (self.stock()?, self.client()?, 0);

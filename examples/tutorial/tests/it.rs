@@ -195,7 +195,7 @@ fn plain(line: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Where the page has `..`, it leaves out lines, or the rest of one.
+/// Where the page has `..`, it leaves out lines, or the rest of a line.
 #[track_caller]
 fn compare(command: &str, shown: &str, output: &str) {
     let mut lines = output.lines().filter(|line| !line.trim().is_empty());

@@ -153,7 +153,7 @@ static void drivers(redbolt_config *config, redbolt_client *client) {
   redbolt_lease_info info;
   must(redbolt_driver_new(config, &driver, &error), &error, "redbolt_driver_new");
   must(redbolt_lock(client, "client's", 8, &plain, &of_client, &error), &error, "client's");
-  NOTHING(redbolt_driver_fd(NULL) == -1 && redbolt_driver_timeout_ns(NULL) == -1);
+  NOTHING(redbolt_driver_fd(NULL) == -1 && redbolt_driver_timeout_ns(NULL) == 0);
   NOTHING(!redbolt_driver_is_ready(NULL) && redbolt_driver_completions(NULL, done, NULL, 2) == 0);
   REFUSED(BAD, redbolt_driver_drive(NULL, &error));
   REFUSED(BAD, redbolt_driver_flush(NULL, &error));

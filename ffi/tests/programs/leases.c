@@ -213,6 +213,7 @@ static void the_child_of_a_fork(redbolt_config *config) {
   if (child == 0) {
     redbolt_code code = redbolt_try_lock(client, "child", 5, &options, &other, NULL);
     /* The child has the sockets of its parent's driver: it would read the answers of the parent. */
+    if (redbolt_driver_timeout_ns(driver) != 0) _exit(4);
     if (redbolt_driver_drive(driver, NULL) != REDBOLT_CLOSED) _exit(2);
     if (redbolt_driver_try_lock(driver, "child", 5, &options, NULL, NULL, NULL) != REDBOLT_CLOSED) _exit(3);
     _exit(code == REDBOLT_CLOSED && redbolt_unlock(client, lease, NULL) == REDBOLT_CLOSED ? 0 : 1);

@@ -163,7 +163,7 @@ impl Locks {
     }
 
     /// Writes the encoded SET to one node, the gate, first. The attempt asks the others once the
-    /// gate has granted. Clients that all saw a key end then do not split the votes. The gate of a
+    /// gate has granted. So clients that all saw the key end do not split the votes. The gate of a
     /// lock with slots is a key: see `sets/slots.rs`.
     #[cold]
     #[must_use]
@@ -301,8 +301,8 @@ impl Locks {
         slot.refs = rules::names_left(slot.refs);
         self.observe(Happening::Vote { node: id, slot: slot_index, vote: Vote::Granted });
         let round = &mut self.ops.at_mut(op).round;
-        // The node has no vote yet: a lost connection brings no answer, and the end of a round
-        // decides the attempt.
+        // The node has no vote yet: no answer follows a lost connection, and a round's end decides
+        // its attempt.
         round.grant(id);
         if round.is_quorum_just_met(self.settings.quorum) {
             let failed = self.decide(slot_index);
@@ -490,7 +490,8 @@ impl Locks {
         }
         if slot.state() == TokenState::Held {
             if slot.is_extended() {
-                // As a lost extension: a client that adopts the lease could not know of it.
+                // As after a lost extension, the node may run this SET late, and a client that
+                // adopts the lease cannot know.
                 slot.tainted.insert(id);
             }
             self.late_vote(id, slot_index, vote, now);

@@ -171,7 +171,7 @@ pub(in crate::engine) struct Locks {
     pub(in crate::engine) foreign: Vec<SlotIndex>,
     /// How long the nodes took to deny the last attempt that failed for denials.
     pub(in crate::engine) last_denial: Option<Duration>,
-    /// The message for the next holder of a lock; kept for its memory.
+    /// The buffer for the message to a lock's next holder; the client reuses its memory.
     pub(in crate::engine) heir_text: Vec<u8>,
     /// The last reading of the wall clock that the caller handed in.
     pub(in crate::engine) wall: Option<WallClock>,
@@ -475,8 +475,8 @@ impl Locks {
         }
     }
 
-    /// How long quarantines still keep a list short of its quorum. 0 if none does, or if a list
-    /// also lacks nodes for another reason.
+    /// How long quarantines still keep a list short of its quorum. The result is 0 if none does, or
+    /// if the end of all quarantines leaves a list short.
     fn quarantine_ms(&self, now: Instant) -> u32 {
         let waits = self.settings.electorate.lists().map(|list| self.quarantine_of(list, now));
         let wait = waits.max().flatten().filter(|&wait| wait < Duration::MAX);

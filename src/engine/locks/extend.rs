@@ -370,8 +370,8 @@ impl Locks {
         }
     }
 
-    /// Whether a node that has extended the key counts. As after a SET, a node that is not admitted
-    /// may have lost another client's lock, unless the node granted this lock.
+    /// Whether a node that has extended the key counts. A node that is not admitted may have lost
+    /// another client's lock: it counts only if it granted this one and cannot fail over.
     fn is_extension_believed(&self, id: NodeId, has_granted: bool, now: Now) -> bool {
         let node = self.nodes.at(id);
         let may_fail_over = node.may_fail_over(&self.settings.admission);

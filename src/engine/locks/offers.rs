@@ -6,8 +6,8 @@
 //! # Invariants
 //!
 //! - The deadline counts from a clock reading from before the call first made the offer. Each node
-//!   writes the token later, so its key lives at least until the deadline. No clock of another
-//!   client enters, and neither does the time of receipt.
+//!   writes the token later, so its key lives at least until the deadline. The deadline depends
+//!   neither on another client's clock nor on the time of receipt.
 //! - From the moment at which a compare-and-delete of the token is written to a node, no grant by
 //!   that node counts: the node is tainted. A grant by the same server under another node's address
 //!   does not count, either. A delete that is only owed is void once the offer is a lease. Once the
@@ -60,12 +60,13 @@ const SWEEP: Duration = Duration::from_millis(100);
 pub(in crate::engine) enum Taken {
     /// No call of this client takes the lock: the client must wake the first waiter on the list.
     Unwanted,
-    /// No call takes the lock, and no waiter needs a wake: an earlier message has caused it, or
-    /// this message is forged.
+    /// No call takes the lock, and no waiter needs a wake: an earlier message led to one, or this
+    /// message is forged.
     Ignored,
     /// Another vote for a lease that this client has, or has won.
     Late(SlotIndex),
-    /// A message about an offer of this call, as a vote or not. There is no quorum yet.
+    /// A message about an offer of this call, whether or not the message is a vote. There is no
+    /// quorum yet.
     Partly(OpIndex),
     /// The vote that made a quorum for the call.
     Quorum(OpIndex, SlotIndex),

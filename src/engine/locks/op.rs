@@ -117,7 +117,7 @@ pub(in crate::engine) struct Op {
     /// How the last attempt of an acquisition failed. For a call that may try again, this is `Open`
     /// before the first failure, and `Taken` if the call queued without an attempt.
     pub(in crate::engine) failed: Verdict,
-    /// The nodes that granted the last attempt that came too late.
+    /// The nodes that granted the latest of the attempts that ended as `Expired`.
     pub(in crate::engine) late: NodeMask,
     /// The nodes that denied this call in their last answers to it, and the generation of the call.
     denials: (NodeMask, u32),

@@ -37,8 +37,8 @@ impl Locks {
         }
     }
 
-    /// A fenced attempt begins and chooses its number. The client asks for clocks that it has not
-    /// read for long.
+    /// A fenced attempt begins and chooses its number. The client asks each voter for its clock,
+    /// unless a recent reading of that clock agrees with the client's.
     #[cold]
     pub(super) fn propose_fence(&mut self, slot_index: SlotIndex, now: Now) {
         let wall = self.wall_clock(now.real);
@@ -124,7 +124,8 @@ impl Locks {
                 self.decide_fence(index, slot_index, now)
             }
             FenceProgress::Lost => {
-                // A grant without a fence does not count: the ballot names its nodes.
+                // A grant without a fence does not count: the ballot gives its node the cause
+                // `FenceRefused`.
                 for id in round.granted {
                     self.ops.at_mut(index).round.withdraw(id);
                     self.ops.at_mut(index).blame(id, Cause::FenceRefused);

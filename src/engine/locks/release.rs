@@ -111,7 +111,7 @@ impl Locks {
         let call = slot.op.filter(|_| is_attempt);
         let goes_on = call.is_some_and(|call| self.ops.at(call).goes_on());
         if rules::ends_lease(is_handed_over) {
-            // Each input has its own call, so that the input is a constant.
+            // Each branch calls `step` with its own input, so that the compiler sees a constant.
             if goes_on {
                 slot.step(TokenInput::Fail);
             } else {
@@ -285,8 +285,8 @@ impl Locks {
         }
     }
 
-    /// The client deletes an offered token at a node. From now on no grant by the server at the
-    /// node's address counts, not even as another node.
+    /// The client deletes an offered token at a node. From now on no grant by the node's server
+    /// counts, not even one through another node's address.
     pub(super) fn end_votes(&mut self, id: NodeId, slot_index: SlotIndex) {
         let slot = self.slots.at_mut(slot_index);
         slot.set(Mark::DOUBTED, true);

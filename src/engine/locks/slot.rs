@@ -159,7 +159,8 @@ pub(in crate::engine) struct Slot {
     pub(in crate::engine) tainted: NodeMask,
     /// When the lease began, to limit how long it is held in all.
     pub(in crate::engine) began: Instant,
-    /// The deadline. After the release: when a key whose SET was answered is certainly gone.
+    /// The deadline. After the release: when the TTL of a key with an answered SET ends; drift
+    /// comes on top.
     pub(in crate::engine) ends: Instant,
     pub(in crate::engine) key: Key,
     pub(in crate::engine) token: TokenBytes,

@@ -1,5 +1,5 @@
-//! Every order of delivery and loss for two clients and three nodes: one key, one attempt each, or
-//! one transfer from the first client to the second, or two calls for the same two keys.
+//! Every order of delivery and loss for two clients and two or three nodes. Each client makes one
+//! attempt at one key, or one client hands its lock to the other, or both want two keys.
 //!
 //! # Method
 //!

@@ -1,4 +1,4 @@
-//! The harness: the one for all crates' tests, and clients of its servers.
+//! The harness that the tests of all crates share, and clients of its servers.
 
 mod clients;
 mod looped;

@@ -35,8 +35,8 @@ impl Authority {
         let mut params = CertificateParams::new(Vec::new()).expect("no names");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
-        // Clients would mistake two authorities of one name for each other, and their signatures
-        // for damaged ones.
+        // If two authorities had the same name, a client would confuse them and take their
+        // signatures for damaged.
         let number = SysRng.try_next_u64().expect("the system's random numbers");
         let name = format!("authority {number} of a test");
         params.distinguished_name.push(DnType::CommonName, name);
@@ -73,7 +73,7 @@ impl Authority {
         let key = KeyPair::generate().expect("a key");
         let cert = params.signed_by(&key, &self.issuer).expect("a certificate").pem();
         let key = key.serialize_pem();
-        // Its number in the directory tells the certificate from the others.
+        // The number of files so far makes the names of this certificate's files unique.
         let number = std::fs::read_dir(self.dir.path()).expect("a directory").count();
         let file = |kind: &str, text: &str| {
             let file = self.dir.path().join(format!("{number}.{kind}"));

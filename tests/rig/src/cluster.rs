@@ -1,4 +1,4 @@
-//! [`Cluster`]: the nodes of one lock, each a real server of its own.
+//! [`Cluster`]: the nodes of one client, each a real server of its own.
 
 use std::thread;
 

@@ -1,5 +1,4 @@
-//! [`Door`]: an address behind which the server changes, as a load balancer or a virtual address
-//! does at a failover.
+//! [`Door`]: an address whose server changes, like the address of a load balancer at a failover.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -19,7 +18,7 @@ pub struct Door {
 #[derive(Debug)]
 struct Shared {
     behind: AtomicU16,
-    /// Connections of an earlier age end.
+    /// A connection ends once this number is higher than when the connection was made.
     age: AtomicU32,
     is_held: AtomicBool,
 }

@@ -1,4 +1,4 @@
-//! [`Kind`]: the real servers, their places, and how a test without one ends.
+//! [`Kind`]: the real servers, their places, and how a test ends whose server is missing.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -94,6 +94,6 @@ pub fn skip(why: &str, remedy: &str) {
     let line = format!("SKIPPED {test}: {why}");
     let in_ci = std::env::var_os("CI").is_some_and(|value| value == "true");
     assert!(!in_ci, "{line} ({remedy})");
-    // The test does not fail because no process reads its output.
+    // A closed standard error is no reason for the test to fail.
     let _ = writeln!(std::io::stderr(), "{line}");
 }

@@ -15,9 +15,9 @@ struct Ports {
     locks: Vec<File>,
 }
 
-/// A free port below the range that outgoing connections draw from: in that range a killed
-/// server's port could become some client's own, and the server could not come back. For that
-/// reason no port is given twice either.
+/// A free port below the range from which the system takes ports for outgoing connections. In that
+/// range a connection could take a killed server's port, and the server could not come back. For
+/// that reason no port is given twice either.
 pub fn free_port() -> u16 {
     static PORTS: Mutex<Ports> = Mutex::new(Ports { slice: 0..0, locks: Vec::new() });
     let mut ports = PORTS.lock().unwrap_or_else(PoisonError::into_inner);

@@ -264,7 +264,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Answers a request as its trick wants. Returns whether that was the end.
+    /// Answers a request as the trick demands. Returns whether the connection is over.
     fn misbehave(
         &self,
         session: &mut ServerConnection,
@@ -274,7 +274,7 @@ impl Shared {
             Trick::PlainAfterwards => client.write_all(b"+OK\r\n+OK\r\n")?,
             Trick::HugeRecord => {
                 client.write_all(b"\x17\x03\x03\xff\xff")?;
-                // A client that believed the length would wait, or keep all of it.
+                // A client that believed the length would wait for the rest, or keep all the bytes.
                 client.write_all(&[0; 60_000])?;
             }
             Trick::Forged => client.write_all(&b"\x17\x03\x03\x00\x20".repeat(8))?,

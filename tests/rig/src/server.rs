@@ -37,7 +37,8 @@ impl RealServer {
     /// the port, and `%S/redbolt-node/%i` for the directory.
     pub fn start(kind: Kind, args: &[&str]) -> Self {
         let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
-        // Another process may take the port between the look and the server's start.
+        // Another process may take the port after `free_port` returns and before the server binds
+        // it.
         for _ in 0..5 {
             let dir = directory();
             let port = free_port();
@@ -122,7 +123,7 @@ impl RealServer {
         assert!(self.answers(wanted), "{} does not come back", self.kind.name());
     }
 
-    /// Makes the server a replica of `master`, and returns once it has its keys.
+    /// Makes this server a replica of `master`, and returns once it has the master's keys.
     pub fn replicate(&self, master: &Self) {
         self.command(&["REPLICAOF", "127.0.0.1", &master.port().to_string()]);
         let has_synced = || {
@@ -191,7 +192,7 @@ impl RealServer {
                 return false;
             }
             // A server opens its socket file once it has the port. Without the file, another server
-            // answers on the port, and this one is about to give up.
+            // answers on the port, and this server is about to give up.
             let has_port = socket(self.dir.path()).exists();
             let reply = Wire::connect(self.port).and_then(|mut wire| wire.ask(&["PING"]));
             if has_port && reply.is_ok_and(|reply| wanted(&reply)) {
@@ -214,7 +215,7 @@ fn spawn(kind: Kind, port: u16, dir: &Path, args: &[String]) -> Child {
     let mut command = Command::new(kind.binary());
     let is_deployed = args.first().is_some_and(|first| first.ends_with(".conf"));
     if is_deployed {
-        // As a unit file writes them: the test sets everything but the address.
+        // Arguments as a unit file writes them: the test sets everything but the address.
         let place = dir.display().to_string();
         let filled = |arg: &String| {
             arg.replace("%S/redbolt-node/%i", &place).replace("%i", &port.to_string())

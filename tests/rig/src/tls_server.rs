@@ -15,8 +15,9 @@ pub struct TlsServer {
 }
 
 impl TlsServer {
-    /// Starts a server that shows `shown`. Where it asks for certificates, it takes those that
-    /// `authority` signed. `args` are further arguments: `--tls-auth-clients yes`, ..
+    /// Starts a server that shows the certificate `shown`. If the server asks clients for
+    /// certificates, it accepts those that `authority` signed. `args` are further arguments:
+    /// `--tls-auth-clients yes`, ..
     pub fn start(kind: Kind, authority: &Authority, shown: &Signed, args: &[&str]) -> Option<Self> {
         kind_or_skip(kind)?;
         let port = free_port();

@@ -26,8 +26,8 @@ pub fn now() -> Duration {
     Duration::new(seconds, nanos)
 }
 
-/// Whether `condition` becomes true within `limit`. It looks less often the longer it waits, for a look may
-/// start a process.
+/// Whether `condition` becomes true within `limit`. The longer `eventually` waits, the less often
+/// it looks, because a look may start a process.
 pub fn eventually(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let begin = now();
     loop {
@@ -42,8 +42,8 @@ pub fn eventually(limit: Duration, mut condition: impl FnMut() -> bool) -> bool 
     }
 }
 
-/// Calls again if a signal interrupted the call, as the stop and the continuation of this process
-/// do.
+/// Calls again if a signal interrupted the call. Stopping and continuing this process also
+/// interrupts calls.
 pub fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {
         match call() {
@@ -68,8 +68,9 @@ pub fn ends_within<T>(deadline: Duration, call: impl FnOnce() -> T) -> T {
     value
 }
 
-/// Tries an action that must come by a deadline and returns how late it came. A busy machine is
-/// late now and then, but not by more than `limit` at each try.
+/// Calls `late` up to five times. `late` performs an action that must come by a deadline, and
+/// returns how late the action came. A busy machine is late now and then, but not by more than
+/// `limit` at each try.
 #[track_caller]
 pub fn soon_after(limit: Duration, mut late: impl FnMut() -> Duration) {
     const TRIES: usize = 5;
@@ -77,7 +78,8 @@ pub fn soon_after(limit: Duration, mut late: impl FnMut() -> Duration) {
     assert!(tries.len() < TRIES, "at each try too late: {tries:?}");
 }
 
-/// Sets a flag at its end, so that threads that run until then also end if an assertion fails.
+/// Sets the flag when it is dropped, so threads that run until the flag is set also end if an
+/// assertion fails.
 pub struct StopAtEnd<'a>(pub &'a AtomicBool);
 
 impl Drop for StopAtEnd<'_> {

@@ -1,7 +1,7 @@
 //! [`Wire`]: a plain blocking connection, and just enough RESP to find the end of a reply.
 //!
-//! This code is independent of the crate's own encoder and decoder, because the tests compare those
-//! with it.
+//! The tests check the crate's own encoder and decoder against this code, so it shares nothing with
+//! them.
 
 use std::fmt::Debug;
 use std::io::{Read, Write};
@@ -90,7 +90,7 @@ pub fn port_of(url: &str) -> u16 {
     port.unwrap_or_else(|| panic!("{url} ends with a port"))
 }
 
-/// The length of the whole reply at the begin of `bytes`; `None` while it is not whole.
+/// The length of the reply at the start of `bytes`; `None` while the reply is incomplete.
 fn frame_len(bytes: &[u8]) -> Option<usize> {
     let line = bytes.windows(2).position(|pair| pair == b"\r\n")?;
     let head = line + 2;

@@ -157,8 +157,8 @@ fn each(
     }
 }
 
-/// The hand-overs of those whose waiters sleep for long, all at once: one after the other would take
-/// an hour, and two processes of each that mostly sleep leave the machine to the others.
+/// The hand-overs of the clients whose waiters sleep for long, all at once. One after the other,
+/// they would take an hour. Processes that mostly sleep do not disturb each other.
 fn side_by_side(rows: &mut Vec<Row>, left_out: &mut Vec<String>) {
     let failed: Vec<(&'static str, &'static str, String)> = thread::scope(|scope| {
         let measure = |row: &mut Row| {
@@ -191,7 +191,7 @@ fn measure(options: &Options, proxy: &Proxy, server: Pid) -> Anything<(Vec<Row>,
         });
         side_by_side(rows, left_out);
         each(rows, left_out, round, |row| row.measure_slow(proxy));
-        // What it takes is mostly waiting, and the same each time.
+        // This scenario mostly waits, and its figures hardly vary, so every second round is enough.
         if round.is_multiple_of(2) {
             each(rows, left_out, round, |row| row.measure_hung(server));
         }

@@ -25,10 +25,11 @@ pub(crate) const HUNG_LIMIT: Duration = Duration::from_secs(2);
 const SLOW: Duration = Duration::from_millis(20);
 /// How many hand-overs of a row each round has, if its time allows.
 const TURNS: usize = 350;
-/// The time for them, of a row alone and of those side by side.
+/// The time for the hand-overs of a row alone, and for those of rows side by side.
 const TURNS_TIME: Duration = Duration::from_secs(10);
 const SIDE_BY_SIDE_TIME: Duration = Duration::from_secs(80);
-/// How long a waiter sleeps at least for its row to be measured beside others: it hardly computes.
+/// A row is measured beside others if its waiters sleep for at least this long, and so hardly
+/// compute.
 const SLEEPER: Duration = ms(20);
 /// When a call that waits has surely made its first attempt, and sleeps or awaits word.
 const WAITS: Duration = ms(5);
@@ -107,17 +108,18 @@ impl Row {
         })
     }
 
-    /// New for every slice, and equally long for every client: a server's time depends on the length.
+    /// A prefix of keys, new for every slice. All prefixes are equally long, because a server's
+    /// time depends on the length of keys.
     fn prefix() -> String {
         static SLICES: AtomicU32 = AtomicU32::new(0);
         format!("slice:{:06}", SLICES.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Whether its locks are locks: one that it holds keeps Redbolt out, one that it released does
-    /// not. Redbolt has the nodes on which the row locks.
+    /// Whether the client's locks work: a held lock keeps Redbolt out, and a released lock does
+    /// not. Redbolt uses the nodes on which the row locks.
     pub(crate) fn check(&mut self, redbolt: &Client) -> Anything {
         let key = Self::prefix();
-        // Some put all keys below a prefix of their own.
+        // Some clients put all keys below a prefix of their own.
         let on_nodes = match self.name {
             "pottery" => format!("redlock:{key}"),
             "rueidislock" | "valkeylock" => format!("{}:0:{key}", self.name),
@@ -185,8 +187,8 @@ impl Row {
         Ok(())
     }
 
-    /// One process holds, the other waits; from the call of the one's release to the return of the
-    /// other's call. They take turns.
+    /// One process holds the lock and the other waits. Measures from the call of the release to the
+    /// return of the waiter's call. The processes take turns.
     ///
     /// How long one holds is drawn from the whole of the longest time between two looks. A waiter
     /// that polls looks at a random point of that time then, as it would behind any holder; a
@@ -201,7 +203,7 @@ impl Row {
         let (mut random, end) = (random(), now() + time);
         holder.ask(&lock, PATIENCE)?;
         for turn in 0..TURNS {
-            // A few are seen of every client, however slow.
+            // Every client gets a few hand-overs, however slow it is.
             if turn >= 4 && now() >= end {
                 break;
             }

@@ -22,7 +22,7 @@ pub(crate) struct Record {
     pub(crate) failed: u64,
 }
 
-/// The value at a share of all, of any order.
+/// The value at a share of all values, which may come in any order.
 pub(crate) fn percentile(values: impl Iterator<Item = f64>, share: f64) -> Option<f64> {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
@@ -47,7 +47,8 @@ impl Record {
             samples,
             failed,
         };
-        // Medians over the rounds: one that another program disturbed does not count for more.
+        // Medians over the rounds, so that a round that another program disturbed counts for no
+        // more than the others.
         let slices = |figure, slices: &[Slice]| {
             let over = |share| {
                 let of_round = |slice: &Slice| percentile(slice.us.iter().copied(), share);
@@ -91,7 +92,7 @@ impl Record {
     }
 }
 
-/// Writes them as CSV below comments, each of which is a line.
+/// Writes the records as CSV, below one line for each comment.
 pub(crate) fn write(records: &[Record], comments: &[&str], file: &Path) -> Anything {
     let mut text = String::new();
     for comment in comments {

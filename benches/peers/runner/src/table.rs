@@ -144,7 +144,10 @@ fn turns(records: &[Record]) -> String {
     let told = |fewest: Option<usize>| count(fewest.map(|fewest| fewest as f64));
     let mut text = format!("Each run has at least {} hand-overs", told(fewest));
     if fewest_slow.is_some() {
-        text.push_str(&format!(" of a row below 100 ms, and {} of the others", told(fewest_slow)));
+        text.push_str(&format!(
+            " for each row whose median is below 100 ms, and {} for each other row",
+            told(fewest_slow)
+        ));
     }
     text.push('.');
     text
