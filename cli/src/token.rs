@@ -2,7 +2,7 @@
 //! from a file or stdin, or from the environment.
 //!
 //! The token of several keys is their tokens in the order of the keys' bytes, joined by commas. If
-//! all are equal, it is a single one.
+//! all these tokens are equal, `lock` prints that token once.
 
 use std::ffi::OsString;
 use std::fs::File;

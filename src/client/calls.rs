@@ -200,7 +200,7 @@ pub(super) struct CallPlace {
     pub(super) ends: Instant,
     /// Set for an extension, or a wait for the end of the lock.
     pub(super) lease: Option<LeaseId>,
-    /// Set while the call is in a queue; then its command has the span.
+    /// Set while the call is in a queue. After that, the call's command has the span.
     pub(super) span: CallSpan,
     reply: Option<CallResult>,
     listener: Listener,

@@ -59,7 +59,7 @@ impl Counting {
         count!(self.counts.queues(does_it));
     }
 
-    /// A call ended as it began.
+    /// The client refused a call at its beginning.
     pub(super) fn refused(&self, error: &LockError, waits: bool) {
         count!(self.counts.ended_shared(CallEnd::of(error, waits), 0));
     }

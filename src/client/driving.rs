@@ -27,9 +27,9 @@ use crate::time::Instant;
 
 /// The I/O thread leaves the sockets to the callers until none has driven for this long. Until then
 /// the next driving caller reads the late answers of the nodes beyond the quorum. Each look costs a
-/// wake-up, so the I/O thread looks far less often than callers call. Late answers are due at the
-/// default `node_timeout`. This time is shorter, or else each drive would end by waking the I/O
-/// thread for them.
+/// wake-up, so the I/O thread looks far less often than callers call. Late answers are due
+/// `node_timeout` after their requests, by default 50 ms. If this time were longer, each drive
+/// would wake the I/O thread for them.
 pub(super) const LOOKS_AFTER: Duration = Duration::from_millis(40);
 
 /// The same while a lock lingers: another client may announce that it waits for the lock.
@@ -267,9 +267,9 @@ impl Table {
         until
     }
 
-    /// The place of the sleeping thread to wake for the work in the table. The next call returns
-    /// `None` until a thread sleeps again. A caller that `drives` does the work itself, and leaves
-    /// the thread at the gate asleep.
+    /// The place of the sleeping thread to wake for the work in the table. After that this function
+    /// returns `None` until a thread sleeps again. A caller that `drives` does the work itself, and
+    /// leaves the thread at the gate asleep.
     pub(super) fn must_wake(&mut self, drives: bool) -> Option<Place> {
         let (place, until) = self.sleeping.asleep?;
         // A driving thread at the sockets hears other clients. The flag stays set then, for the I/O

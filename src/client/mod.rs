@@ -137,9 +137,9 @@ use worker::Worker;
 /// releases its lock, if no other thread drives.
 ///
 /// With [`IdleStrategy::Spin`] the caller that drives polls without sleeping while its call lasts.
-/// Other callers that block sleep, and drive one after another, unless the strategy is `Park`. The
-/// I/O thread serves tasks, and never spins. Once warm, a call for one key of up to 32 bytes,
-/// without slots, allocates nothing. A longer key costs three allocations.
+/// The other blocked callers sleep meanwhile. Unless the strategy is `Park`, they then drive one
+/// after another. The I/O thread serves tasks, and never spins. Once warm, a call for one key of up
+/// to 32 bytes, without slots, allocates nothing. A longer key costs three allocations.
 ///
 /// An executor's code ([`Waker`](std::task::Waker)) runs on the I/O thread, or on the thread that
 /// drops or unlocks a guard or gives a call up. It must not block. If it panics, its own task is
@@ -149,7 +149,8 @@ use worker::Worker;
 /// also where a lock lingers, and dropping a guard releases nothing.
 ///
 /// Up to `in_flight_max` calls may be under way, waiting ones included, and as many operations: one
-/// per key or slot. A further call fails at once with [`LockError::Full`].
+/// per key or slot. A further call fails at once with [`LockError::Full`], except [`Guard::lost`]
+/// and [`shutdown`](Self::shutdown).
 ///
 /// # The end
 ///
@@ -251,8 +252,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The errors of [`try_lock`](Self::try_lock), from the last attempt. If the call's time ends
-    /// during that attempt, the nodes' earlier answers count.
+    /// The errors of [`try_lock`](Self::try_lock), from the last attempt. If the call's end cuts
+    /// that attempt short, the nodes' answers to earlier attempts count, too.
     pub fn lock(
         &self,
         key: impl AsRef<[u8]>,

@@ -120,8 +120,8 @@ impl Policy {
     }
 
     /// When a lease with the deadline `ends` stops lingering. The time counts from the SET or
-    /// extension that gave this deadline. It is at most the holder's limit, and half of the TTL
-    /// less the drift, or a third for a lease that is kept alive.
+    /// extension that gave this deadline. It is at most the holder's limit. It is also at most half
+    /// of the validity (TTL less drift), or a third for a lease that is kept alive.
     pub(super) fn lingers_until(&self, holder: &Holder, ends: Instant) -> Instant {
         let ttl_ms = u64::try_from(holder.ttl.as_millis()).unwrap_or(u64::MAX);
         let validity = Duration::from_millis(ttl_ms.saturating_sub(self.drift.of_ms(ttl_ms)));

@@ -1,5 +1,5 @@
-//! The mutex and threads of callers and the I/O thread: the standard library's. This crate's unit
-//! tests take those of a checker that tries many schedules: see `schedules`.
+//! Callers and the I/O thread use the standard library's mutex and threads. This crate's unit tests
+//! use those of a checker that tries many schedules: see `schedules`.
 
 #[cfg(test)]
 pub(super) use shuttle::{

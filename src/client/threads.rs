@@ -66,8 +66,8 @@ impl Loop {
         self.worker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The I/O thread's loop. It ends after a shutdown, when the last client, guard and call are
-    /// gone, if the poll fails, or on a panic. The program's own code may panic on this thread, for
+    /// The I/O thread's loop. It ends after a shutdown, after the last client, guard and call,
+    /// after a failed poll, or on a panic. The program's own code may panic on this thread, for
     /// example its log subscriber. Then every call ends.
     pub(super) fn run(&self, gate: Gate, inner: &Inner) {
         drop(catch_unwind(AssertUnwindSafe(|| self.serve(gate, inner))));

@@ -33,9 +33,10 @@ pub(crate) struct AdmissionRules {
     pub(crate) admission: Admission,
 }
 
-/// For how long after a failover an old master may still grant. At worst its replica acknowledged
-/// just before, the lag is [`LAG_MAX_S`] in whole seconds, and the master looks at it each second.
-/// One second more is for an acknowledgement and a look that come late.
+/// For how long after a failover an old master may still grant. At worst the replica acknowledged
+/// just before the failover. Whole seconds add one second to [`LAG_MAX_S`], and a master that
+/// checks once a second adds another. One second more is for an acknowledgement and a look that
+/// come late.
 pub(crate) const OLD_MASTER_GRANTS_MS: u64 = (LAG_MAX_S + 3) * 1_000;
 
 /// The longest `min-replicas-max-lag`, in seconds: the servers' default.
@@ -222,8 +223,8 @@ impl History {
                 self.lost = self.lost.or_later(Loss::now(self.last_answer));
             }
         }
-        // A replica may have come since. A quarantine outlasts the process that began it: an old
-        // master may still grant.
+        // The node may have got a replica since, so the wait may be longer now. A quarantine
+        // outlasts the process that began it: an old master may still grant.
         self.until = self.until.max(self.lost.over_at(rules.wait(facts)));
         if is_met_again {
             self.until = rules::quarantine_after_reconnect(self.until, now);
@@ -241,7 +242,8 @@ impl History {
         self.distrust(rules, now);
     }
 
-    /// The node answered that it is not a master now: the keys that it granted may be gone.
+    /// The node answered that it is no master, or that it is loading: the keys that it granted may
+    /// be gone.
     pub(crate) fn distrust(&mut self, rules: &AdmissionRules, now: Instant) {
         self.lost = self.lost.or_later(Loss::now(now));
         self.until = self.until.max(now + rules.guard_time);

@@ -167,7 +167,7 @@ impl Node {
         if before.is_none() || self.identity().is_none() || before == self.identity() {
             return Process::Same;
         }
-        // The process had this age at `seen_at` or later.
+        // The process told this age at `seen_at` or later.
         let silence = self.reading.seen_at.saturating_since(last_answer);
         let is_younger = |age| rules::began_since(age, silence);
         let is_young = self.reading.facts.uptime_s.is_some_and(is_younger);
@@ -213,8 +213,8 @@ impl Node {
         self.history.identity()
     }
 
-    /// Whether the client has met this process at the node's address. The history does not have the
-    /// process of a node that is refused.
+    /// Whether the client has met this process at the node's address. The history may lack the
+    /// process of a refused node.
     pub(crate) fn has_met(&self, identity: &str) -> bool {
         self.history.has_met(identity) || self.facts().identity().as_deref() == Some(identity)
     }

@@ -26,11 +26,11 @@ fn a_promoted_node_waits_until_the_old_master_has_ceased_and_its_locks_are_over(
     let met = |seconds| Facts { met_for: Some(seconds * S + S / 500), ..promoted.clone() };
     assert_eq!(lasts(&met(42), &RULES), until(at(1)));
     assert_eq!(lasts(&met(43), &RULES), Standing::Admitted);
-    // No server followed this one, and it followed none.
+    // This node has no replica and no backlog, so no other server can take its place.
     let demoted = Facts { was_replica: true, ..master("a", 3600) };
     assert_eq!(lasts(&demoted, &RULES), until(at(30)));
-    // A promoted node that has restarted in memory does not show its promotion. It may have been
-    // promoted just before.
+    // After a restart without its memory, a promoted node does not show its promotion. It may have
+    // been promoted just before.
     let reborn = Facts { uptime_s: Some(3), ..master_of(1) };
     assert_eq!(lasts(&reborn, &RULES), until(at(41)));
     let off = AdmissionRules { failover_guard: FailoverGuard::Off, ..RULES };

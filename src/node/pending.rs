@@ -139,7 +139,7 @@ const _: () = assert!(size_of::<Pending>() == 16, "four awaited answers fill a c
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PendingQueue {
     ring: Box<[Pending]>,
-    /// Entries removed and added since the ring last grew; the low bits are places in the ring.
+    /// How many entries have left and entered this ring; the low bits are places in it.
     head: usize,
     tail: usize,
 }

@@ -19,7 +19,7 @@ use crate::time::Instant;
 /// How soon the client asks a node again that refuses only for the moment.
 const RETRY_SOON: Duration = Duration::from_millis(500);
 
-/// The client misses a failover there and back within twice this time. No sentinel is that fast.
+/// Within twice this time a node may fail over and back unnoticed. No sentinel is that fast.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 
 /// More bytes than a look takes.
@@ -197,8 +197,8 @@ impl Node {
         }
     }
 
-    /// An answer to a write shows that the node is not a master: the keys that it granted may be
-    /// gone.
+    /// An answer shows that the node is no master, or that it is loading: the keys that it granted
+    /// may be gone.
     pub(crate) fn distrust(&mut self, rules: &AdmissionRules, now: Instant) {
         if rules.guard == RestartGuard::Off || !self.is_greeted() {
             return;

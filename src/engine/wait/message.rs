@@ -37,8 +37,8 @@ pub(in crate::engine) enum MessageKind {
     Wake,
     /// The call of the sender has given up.
     GiveUp,
-    /// The node has written the named token to the key: its vote for the receiver's lease. The
-    /// listed calls wait behind it.
+    /// The node has written the receiver's offered token to the key: its vote for the receiver's
+    /// lease. The listed calls wait behind it.
     Transfer,
     /// The sender has deleted the keys of the named token.
     Removal,
@@ -73,7 +73,8 @@ pub(in crate::engine) struct Offer {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::engine) struct Message<'a> {
     pub(in crate::engine) kind: MessageKind,
-    /// How often it was passed on; in a transfer, how many transfers the lock has gone through.
+    /// How often clients passed it on. A transfer instead counts the transfers in a row, itself
+    /// included.
     pub(in crate::engine) hops: u8,
     /// In a transfer: the receiver, as the sender knew it, with the token that was written.
     pub(in crate::engine) sender: Listed,

@@ -358,8 +358,8 @@ impl Waiting {
         }
     }
 
-    /// A node has handed a lock over to a call, at least in part: the waiters of the lock now wait
-    /// behind that call. Once a quorum has, `row` is the number of transfers in a row.
+    /// A node has given its vote for a hand-over to a call. The waiters of the lock now wait behind
+    /// that call. Once a quorum has, `row` is the number of transfers in a row.
     pub(super) fn transferred(
         &mut self,
         (op, node): (OpIndex, NodeId),
@@ -435,8 +435,8 @@ impl Waiting {
         view: &mut View<'_>,
     ) {
         let mut all = entries(message, node, true, view);
-        // This client knows which of its own calls are over. An ended call's message returns to
-        // this client if a node had shown the call its own token as the holder's.
+        // This client knows which of its own calls are over. If a node took a call's own token for
+        // the holder's, the call's message returns to this client, perhaps after the call's end.
         let is_waiting = |id| !self.is_own(&id) || self.call_of(id, message.key).is_some();
         all.retain(|entry| is_waiting(entry.id));
         if all.is_empty() {

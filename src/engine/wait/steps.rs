@@ -27,7 +27,7 @@
 //! | receiving | due | trying | an attempt, because no more votes came |
 //! | asking: place, poll; still | a follower for which it waits | trying | an attempt at one node: each waits for the other |
 //! | asking: introduction | introduced | still; asking: poll | polls at once, unless the call was listed or all nodes denied it |
-//! | trying, or asking: introduction | introduced or denied, and a call of the holder's client already waits behind this call | trying | an attempt at one node |
+//! | trying, or asking: introduction | introduced or denied, and the holder's client has a call that waits behind this call | trying | an attempt at one node |
 //! | asking: introduction | introduced in vain, refused | asking: introduction | asks the next |
 //! | | a holder of another kind | still, unheard | |
 //! | asking: poll | the holder that was told, or any holder if the call announced itself a moment ago | still | the list goes with the lock |

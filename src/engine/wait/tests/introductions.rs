@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Of attempts that fail together each may have been taken for the holder, by the next.
+/// When several attempts fail together, each call may have taken another attempt for the holder.
 #[test]
 fn a_call_that_was_introduced_to_an_attempt_tells_the_holder_that_it_sees_next() {
     let mut world = World::new();

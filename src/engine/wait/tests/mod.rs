@@ -38,7 +38,7 @@ fn slot(place: usize) -> SlotIndex {
     SlotIndex::at(place).unwrap()
 }
 
-/// The key of a lock that is released, and that it had no fence.
+/// The tests release a lock with this key, and with zero for no fence.
 fn key() -> (Key, u64) {
     (Key::from_slice(KEY), 0)
 }
@@ -305,7 +305,8 @@ fn a_poll_of_a_listed_call_looks_again_some_times_before_it_tries() {
     assert_eq!(world.done(), ["try at one"]);
 }
 
-/// A node that has the token of a call's own offer tells its own client of the call.
+/// If a node already has the token that a call offered, the node tells that call's own client of
+/// the call.
 #[test]
 fn the_word_of_a_call_that_comes_back_to_it_makes_nobody_wait() {
     for is_over in [false, true] {

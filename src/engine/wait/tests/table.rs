@@ -22,8 +22,8 @@ const STATES: [&str; 10] = [
 const ALL_BUT_TRYING: &[&str] = STATES.split_at(2).1;
 const WITHOUT_A_PART: &[&str] = STATES.split_at(3).1;
 
-/// The machine's state for a name of `STATES`: "introducing" is trying with an introduction under
-/// way, and "unheard" is still with no holder that heard of the call.
+/// The machine's state for a name of `STATES`. "introducing" means the state "trying" with an
+/// introduction under way. "unheard" means the state "still" where no holder heard of the call.
 fn state_of(name: &'static str) -> &'static str {
     match name {
         "introducing" => "trying",

@@ -25,7 +25,8 @@ fn the_waiter_that_has_waited_longest_has_its_turn_first_however_late_it_was_hea
     assert_eq!(world.published, [(ClientId::of(&THIRD), MessageKind::Wake, 0, ids)]);
 }
 
-/// A blocking holder reads all of it when it lets go: how long each has waited by then nobody knows.
+/// A blocking holder reads the messages only when it releases. By then it cannot always tell which
+/// waiter came first.
 #[test]
 fn the_waiter_that_was_heard_of_first_has_its_turn_first_where_nobody_read_for_a_while() {
     let mut world = World::new();
@@ -45,7 +46,7 @@ fn the_waiter_that_was_heard_of_first_has_its_turn_first_where_nobody_read_for_a
     assert_eq!(world.published, [(ClientId::new(long), MessageKind::Wake, 0, ids)]);
 }
 
-/// It is long on its way to the first, and the lock would be gone by then.
+/// Before a message reached the first waiter, that waiter might have passed the lock on.
 #[test]
 fn a_client_that_wants_the_lock_again_tells_the_last_waiter() {
     let mut world = World::new();
@@ -72,7 +73,7 @@ fn a_client_that_is_told_by_its_own_name_has_the_tellers_behind_it_though_it_has
     assert_eq!(world.waiting.count_for(slot(1)), 1);
 }
 
-/// The scripts that hand a lock over to the first of these, and the list to it.
+/// The client hands a lock over to the first of these waiters, with the others as its list.
 fn hand_over(world: &mut World, ids: &[WaiterId]) {
     world.receive(MessageKind::Announce, 0, token(own(0)), ids, Some(0));
     let all = world.reach.all;
@@ -126,7 +127,8 @@ fn the_turn_of_a_call_that_is_over_goes_to_the_waiter_that_has_waited_longest() 
     assert_eq!(world.done(), ["woken", "try"]);
 }
 
-/// Its next attempt goes behind its release and may win: woken, the other would find the lock taken each time.
+/// The client's next attempt follows its release, and may win. A woken waiter would then find the
+/// lock taken each time.
 #[test]
 fn a_client_that_is_told_of_a_lock_that_it_has_let_go_and_tries_again_has_a_waiter_if_it_wins() {
     for told in [token(own(0)), token_of(own(7))] {
