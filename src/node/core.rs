@@ -313,10 +313,10 @@ impl Node {
     }
 
     /// Whether another server may become the master in this node's place while the failover guard
-    /// is on. Until a node's greeting has ended, the client assumes so.
+    /// is on. The client assumes so until the node has said in a greeting whether it has replicas.
     pub(crate) fn may_fail_over(&self, rules: &AdmissionRules) -> bool {
-        let is_greeting = matches!(self.state, State::Greeting { .. });
-        is_greeting && rules.failover_guard == FailoverGuard::On
+        let is_unknown = !self.serves() && self.facts().replicas.is_none();
+        rules::may_have_replicas(is_unknown) && rules.failover_guard == FailoverGuard::On
             || rules.minds_failover(self.facts())
     }
 

@@ -136,6 +136,23 @@ fn a_master_with_replicas_is_asked_how_many_its_writes_need_and_other_masters_ar
     assert_eq!(greet(&unguarded, ""), (false, Cause::Unguarded));
 }
 
+/// A busy server answers HELLO, and not INFO.
+#[test]
+pub(crate) fn a_node_that_hides_its_replicas_is_taken_to_fail_over() {
+    let off = AdmissionRules { failover_guard: FailoverGuard::Off, ..RULES };
+    let known = greeting(VALKEY_91, "run_id:x\r\nuptime_in_seconds:99", "role:master");
+    let refused = "-BUSY Redis is busy running a script.\r\n".repeat(4);
+    let busy = format!("%4\r\n{VALKEY_91}+proto\r\n:3\r\n{refused}");
+    for (answers, may_fail_over) in [(&known, false), (&busy, true)] {
+        let mut node = new_node(Login::default());
+        node.handle_connected(now(0));
+        feed(&mut node, answers.as_bytes()).unwrap();
+        assert!(conclude(&mut node, 0));
+        assert_eq!((node.can_vote(), node.may_fail_over(&RULES)), (!may_fail_over, may_fail_over));
+        assert!(!node.may_fail_over(&off));
+    }
+}
+
 /// The client is connected all the time, and the node answers nothing while it is a replica.
 #[test]
 fn a_master_that_failed_over_and_back_is_noticed_before_its_next_grant() {

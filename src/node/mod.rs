@@ -22,7 +22,7 @@ mod channel;
 mod core;
 mod debt;
 #[cfg(test)]
-mod failing_over;
+pub(crate) mod failing_over;
 mod greeting;
 mod pending;
 mod reading;

@@ -49,6 +49,11 @@ rules! { NODES:
     /// A master that would go on granting after a failover votes.
     UnguardedBelieved => NoGround { false }
 
+    /// A node that has not said whether it has replicas may have some.
+    fn may_have_replicas(is_unknown: bool) -> bool { is_unknown }
+    /// A node that has not said whether it has replicas has none.
+    UnknownExtends => ByTest { false }
+
     /// A node that is not the same master as at its greeting has lost its grants, even if it is a
     /// master again.
     fn is_look_alarming(is_another: bool) -> bool { is_another }
