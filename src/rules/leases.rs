@@ -139,7 +139,7 @@ rules! { LEASES:
     /// Nodes that forgot a lease get its token again, and not those that were told to delete it.
     fn nodes_that_forgot(absent: NodeMask, granted: NodeMask) -> NodeMask { absent.without(granted) }
     /// A node that was told to delete a key gets its token again.
-    DeletedHealed => ByTest { absent }
+    DeletedHealed => NoGround { absent }
 
     /// A node where a late command could do harm does not get the token again.
     fn nodes_to_heal(nodes: NodeMask, doubted: NodeMask) -> NodeMask { nodes.without(doubted) }

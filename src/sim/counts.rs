@@ -274,6 +274,8 @@ counted! {
         TokenUnlocked,
         /// A client unlocked a token of its own that stood at a node.
         OwnUnlocked,
+        /// A client took the lease of another client by force.
+        Forced,
         /// A connection was lost.
         Lost,
         /// A connection was refused.

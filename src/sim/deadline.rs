@@ -78,6 +78,14 @@ impl World {
         }
         (place.began, place.deadline) = (began, deadline);
         place.extensions += u32::from(is_new && !is_first);
+        let this = &self.clients[client];
+        let tokens = this.tasks[task].lease.map(|lease| this.tokens(lease)).unwrap_or_default();
+        let taken_at = tokens.iter().find_map(|token| self.ledger.taken_at(token));
+        self.oracle.check(
+            Kind::NoGround,
+            is_first || taken_at.is_none_or(|at| began <= at),
+            || format!("client {client}: a lease is extended that was taken away at {taken_at:?}"),
+        );
         let (place, plan) = (&self.clients[client].tasks[task], &self.plan);
         // Each of several keys has its own extensions.
         let is_single = place.more.is_empty();

@@ -7,6 +7,8 @@
 //!   drew the token, and for a client that a node told of it by mistake. A client whose caller
 //!   named the token is exempt.
 //! - A caller that is told `Released` had its keys deleted, or handed over, by a quorum.
+//! - A lease whose token another client's caller deletes by force excludes no client any more. Once
+//!   that caller is told `Released`, no later extension of the lease wins.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,6 +16,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::client::SimClient;
+use super::clock::Global;
 use super::counts::Path;
 use super::node::SimNode;
 use super::task::TaskState;
@@ -38,6 +41,8 @@ pub(super) struct Ledger {
     named: BTreeSet<(usize, Vec<u8>)>,
     /// The servers at which a client has deleted a token that was held.
     deleted: BTreeMap<Vec<u8>, NodeMask>,
+    /// The tokens that callers delete by force, and when the first of these callers was told so.
+    forced: BTreeMap<Vec<u8>, Option<Global>>,
 }
 
 impl Ledger {
@@ -66,6 +71,16 @@ impl Ledger {
     /// Whether no other client has held the token since, and the client has not given it away.
     fn is_of(&self, client: usize, token: &[u8]) -> bool {
         self.titles.get(token).is_none_or(|title| *title == Title::Client(client))
+    }
+
+    /// Whether a caller of another client deletes the token by force.
+    pub(super) fn is_forced(&self, token: &[u8]) -> bool {
+        self.forced.contains_key(token)
+    }
+
+    /// When a caller of another client was told that the token is deleted.
+    pub(super) fn taken_at(&self, token: &[u8]) -> Option<Global> {
+        self.forced.get(token).copied().flatten()
     }
 
     /// The client's caller asks to adopt or to unlock the token.
@@ -100,11 +115,13 @@ impl World {
             self.oracle.check(Kind::FalseRelease, is_quorum, || {
                 format!("client {client} is told of a release that {deleted:?} have done")
             });
+            let forced = self.ledger.forced.get_mut(&token);
+            forced.into_iter().for_each(|at| *at = at.or(Some(self.now)));
         }
     }
 
     /// A caller unlocks a token of its client that stands at a node: of a lease, of an attempt, or of
-    /// an offer. Returns whether it does.
+    /// an offer. Or it takes the lease of another client by force. Returns whether it does.
     pub(super) fn unlocks_own(&mut self, client: usize, task: usize, now: Instant) -> bool {
         let names_own = self.plan.rare.names_own;
         if names_own == 0 || !self.random.chance(names_own) {
@@ -115,18 +132,29 @@ impl World {
         let this = &mut self.clients[client];
         let is_own = |token: &Vec<u8>| token.starts_with(this.token_start.as_bytes());
         let is_its = |token: &Vec<u8>| is_own(token) && self.ledger.is_of(client, token);
-        let Some(token) = token.filter(is_its).filter(|_| this.front.is_none()) else {
-            return false;
+        let is_others = |token: &Vec<u8>| {
+            let title = self.ledger.titles.get(token);
+            matches!(title, Some(Title::Client(other)) if *other != client)
         };
+        let is_forced = self.plan.rare.forces && token.as_ref().is_some_and(is_others);
+        let token = token.filter(|token| is_forced || is_its(token) && this.front.is_none());
+        let Some(token) = token else { return false };
+        if is_forced {
+            self.ledger.named(client, &token);
+            self.ledger.forced.entry(token.clone()).or_default();
+        }
         let result = this.engine.unlock_token(&self.plan.plain(key), &token, now);
         self.log(|_| format!("client {client} unlocks its token of {key}: {result:?}"));
-        for other in 0..self.plan.tasks {
-            if self.clients[client].tasks[other].lease.is_some() {
-                self.told_deadline(client, other);
+        let holders = if is_forced { 0..self.plan.clients } else { client..client + 1 };
+        for holder in holders {
+            for other in 0..self.plan.tasks {
+                if self.clients[holder].tasks[other].lease.is_some() {
+                    self.told_deadline(holder, other);
+                }
             }
         }
         let Ok(op) = result else { return false };
-        self.counts.path(Path::OwnUnlocked);
+        self.counts.path(if is_forced { Path::Forced } else { Path::OwnUnlocked });
         let ends = now + Duration::from_nanos(self.plan.node_timeout);
         self.begun(client, task, TaskState::Unlocking, op, ends);
         // Only a token that was held is counted where it is deleted.

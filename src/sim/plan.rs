@@ -372,6 +372,8 @@ impl Plan {
         self.kept = random.pick(&[0, 800]);
         self.rare.repeated = random.pick(&[0, 300]);
         self.rare.names_own = 100;
+        // This takes no draw of its own.
+        self.rare.forces = (self.latency / US).is_multiple_of(4);
         if random.chance(300) {
             (self.hold, self.gap) = (4000 * MS, 1000 * MS);
             (self.pause, self.late, self.rare.gives_away) = (0, 0, 500);

@@ -57,6 +57,8 @@ pub(super) struct Rare {
     pub(super) gives_away: u64,
     /// Of a thousand idle tasks, how many unlock a token of their client that stands at a node.
     pub(super) names_own: u64,
+    /// Or they unlock by force what another client holds.
+    pub(super) forces: bool,
     /// Of a thousand transfer messages, how many come twice.
     pub(super) repeated: u64,
     /// Replicas take writes, and load or miss their master.

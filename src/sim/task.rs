@@ -544,10 +544,12 @@ impl World {
         let (holder, keys) = (place.holder, place.keys());
         let deadline = place.lease.and_then(|lease| this.engine.deadline(lease));
         let end = deadline.map_or(0, |deadline| this.clock.global(deadline));
+        let tokens = place.lease.map(|lease| this.tokens(lease)).unwrap_or_default();
         self.log(|_| format!("client {client} holds {keys:?} as {holder} until {end}"));
         self.clients[client].tasks[task].told = deadline;
-        for key in keys {
-            self.oracle.hold(holder, key, self.now, end);
+        for (nth, key) in keys.into_iter().enumerate() {
+            let is_forced = tokens.get(nth).is_some_and(|token| self.ledger.is_forced(token));
+            self.oracle.hold(holder, key, self.now, if is_forced { self.now } else { end });
         }
     }
 

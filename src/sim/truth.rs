@@ -10,7 +10,8 @@ use crate::token::LockToken;
 use std::time::Duration;
 
 impl World {
-    /// The keys of a task's lease as nodes know them, with their tokens.
+    /// The keys of a task's lease as nodes know them, with their tokens, unless these are deleted by
+    /// force.
     fn names_held(&self, client: usize, task: usize) -> Vec<(Vec<u8>, LockToken)> {
         let lease = self.clients[client].tasks[task].lease;
         lease.map(|lease| self.names_of(client, task, lease)).unwrap_or_default()
@@ -20,7 +21,8 @@ impl World {
         let this = &self.clients[client];
         let names = this.names(lease);
         let keys = this.tasks[task].keys().into_iter().map(|key| self.plan.on_nodes(key).to_vec());
-        keys.zip(names).map(|(key, (_, token))| (key, token)).collect()
+        let names = keys.zip(names).map(|(key, (_, token))| (key, token));
+        names.filter(|(_, token)| !self.ledger.is_forced(token.as_bytes())).collect()
     }
 
     /// Whether a key stands on a node with this token, and until when.
@@ -115,7 +117,7 @@ impl World {
         let ttl = place.ttl_ms * MS;
         let shortest = ttl - ttl / 1_000_000 * self.plan.drift_ppm.unsigned_abs();
         let has_waited = place.is_retried || self.now > called_at + shortest;
-        if names.len() > 1 && has_waited {
+        if !place.more.is_empty() && has_waited {
             return;
         }
         let Some(lease) = place.lease else { return };

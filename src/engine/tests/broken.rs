@@ -36,7 +36,6 @@ use super::healing::{
     a_lease_that_is_kept_outlives_the_memory_of_all_its_nodes,
     a_node_that_has_no_vote_yet_does_not_get_the_token,
     a_node_that_may_still_run_a_shorter_extension_does_not_get_the_token,
-    a_node_that_was_told_to_delete_the_key_never_gets_it_again,
     a_node_whose_address_leads_back_to_the_process_before_is_not_extended_to_a_longer_ttl,
     an_adoption_gives_the_token_to_no_node,
     an_answer_that_comes_after_its_round_does_not_count_in_the_next,
@@ -169,7 +168,6 @@ const TESTS: &[(Mutant, fn())] = &[
     (Mutant::AdoptedInHand, a_lock_is_not_adopted_while_this_client_has_it_or_deletes_it),
     // What these break needs a node that forgets, and more than one that is away behind it.
     (Mutant::AdoptionHeals, an_adoption_gives_the_token_to_no_node),
-    (Mutant::DeletedHealed, a_node_that_was_told_to_delete_the_key_never_gets_it_again),
     (
         Mutant::TaintedNodeHealed,
         a_node_that_may_still_run_a_shorter_extension_does_not_get_the_token,

@@ -186,7 +186,7 @@ pub(super) fn a_node_that_has_no_vote_yet_does_not_get_the_token() {
 
 /// Another client has deleted the key there: by `unlock --force`, or with the token.
 #[test]
-pub(super) fn a_node_that_was_told_to_delete_the_key_never_gets_it_again() {
+fn a_node_that_was_told_to_delete_the_key_never_gets_it_again() {
     let mut fleet = Fleet::new(5);
     let lease = fleet.lease(kept());
     fleet.stores[1].clear();
