@@ -62,20 +62,20 @@ impl Led {
     /// quorum, as [`Client::has_quorum`](crate::Client::has_quorum) does.
     #[must_use]
     pub fn read(answers: &[NodeAnswers], at: usize, has_quorum: impl Fn(NodeMask) -> bool) -> Self {
-        let votes: Vec<(NodeId, Vote<'_>)> =
+        let votes: Vec<(NodeId, HolderVote<'_>)> =
             answers.iter().map(|node| (node.node, vote(node, at))).collect();
         let ends_of = |token: &[u8]| -> Vec<(Duration, NodeId)> {
             let ends = votes.iter().filter_map(|(node, vote)| match vote {
-                Vote::Token(other, end) => (*other == token).then_some((*end, *node)),
-                Vote::Free | Vote::Silent => None,
+                HolderVote::Token(other, end) => (*other == token).then_some((*end, *node)),
+                HolderVote::Free | HolderVote::Silent => None,
             });
             ends.collect()
         };
         let tokens = votes.iter().filter_map(|(_, vote)| match vote {
-            Vote::Token(token, _) => Some((*token, ends_of(token))),
-            Vote::Free | Vote::Silent => None,
+            HolderVote::Token(token, _) => Some((*token, ends_of(token))),
+            HolderVote::Free | HolderVote::Silent => None,
         });
-        let silent = votes.iter().filter(|(_, vote)| *vote == Vote::Silent);
+        let silent = votes.iter().filter(|(_, vote)| *vote == HolderVote::Silent);
         let silent: NodeMask = silent.map(|(node, _)| *node).collect();
         // With two lists, a token without a quorum of each may be on more nodes than a token that
         // has both.
@@ -126,7 +126,7 @@ impl Led {
 
 /// One node's evidence for or against a lock.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Vote<'a> {
+enum HolderVote<'a> {
     /// It holds this token, for so long.
     Token(&'a [u8], Duration),
     Free,
@@ -134,19 +134,20 @@ enum Vote<'a> {
     Silent,
 }
 
-fn vote(node: &NodeAnswers, at: usize) -> Vote<'_> {
+fn vote(node: &NodeAnswers, at: usize) -> HolderVote<'_> {
     if node.cause != Cause::None || node.doubt != Cause::None {
-        return Vote::Silent;
+        return HolderVote::Silent;
     }
     match node.replies.get(at..) {
-        Some([Reply::Nil, ..]) => Vote::Free,
+        Some([Reply::Nil, ..]) => HolderVote::Free,
         // GETRANGE gives an empty string for a missing key, too. A key may also end between the two
         // commands.
-        Some([Reply::Text(_), Reply::Integer(-2), ..]) => Vote::Free,
-        Some([Reply::Text(token), Reply::Integer(ms), ..]) => {
-            Vote::Token(token, u64::try_from(*ms).map_or(Duration::MAX, Duration::from_millis))
-        }
-        Some(_) | None => Vote::Silent,
+        Some([Reply::Text(_), Reply::Integer(-2), ..]) => HolderVote::Free,
+        Some([Reply::Text(token), Reply::Integer(ms), ..]) => HolderVote::Token(
+            token,
+            u64::try_from(*ms).map_or(Duration::MAX, Duration::from_millis),
+        ),
+        Some(_) | None => HolderVote::Silent,
     }
 }
 

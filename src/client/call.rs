@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::calls::{CallResult, Listener, Taken};
+use super::calls::{CallResult, Listener, TakenResult};
 use super::driving::{Caller, Owner};
 use super::guard::Guard;
-use super::request::{self, CallRequest, Done, PendingCall};
+use super::request::{self, CallRequest, Finished, PendingCall};
 use crate::driver::clock::now;
 use crate::error::{DetachError, ExtendError, UnlockError, Unlocked};
 use crate::time::Instant;
@@ -35,7 +35,7 @@ pub struct Call<'a, T> {
 
 /// Makes the result of a call from the result of its request. `None` if the caller is to make the
 /// request again.
-pub(super) type End<'a, T> = fn(Done<'_, 'a>) -> Option<T>;
+pub(super) type End<'a, T> = fn(Finished<'_, 'a>) -> Option<T>;
 
 #[derive(Default)]
 enum CallProgress {
@@ -43,7 +43,7 @@ enum CallProgress {
     New,
     UnderWay(PendingCall),
     /// The call never was under way.
-    Ended(Taken),
+    Ended(TakenResult),
     /// The caller has the result.
     Over,
 }
@@ -87,7 +87,7 @@ impl<'a, T> Call<'a, T> {
     fn go_on(
         &mut self,
         caller: Caller,
-        mut look: impl FnMut(&mut PendingCall) -> Option<Taken>,
+        mut look: impl FnMut(&mut PendingCall) -> Option<TakenResult>,
     ) -> Option<T> {
         loop {
             self.begin(caller);
@@ -102,7 +102,7 @@ impl<'a, T> Call<'a, T> {
                 }
                 CallProgress::Ended(taken) => taken,
             };
-            let done = Done { request: &mut self.request, owner: &self.owner, reply, queue };
+            let done = Finished { request: &mut self.request, owner: &self.owner, reply, queue };
             if let Some(value) = (self.end)(done) {
                 self.progress = CallProgress::Over;
                 return Some(value);
@@ -265,7 +265,7 @@ mod tests {
     #[cfg(feature = "metrics")]
     use super::super::calls::CallResult;
     #[cfg(feature = "metrics")]
-    use super::super::request::{CallRequest, Done, LockRequest, locked};
+    use super::super::request::{CallRequest, Finished, LockRequest, locked};
     use super::super::schedules::{LONG, each, ends, start};
     use super::wait_all;
     use crate::error::{DetachError, ExtendError, LockError};
@@ -310,7 +310,7 @@ mod tests {
             let mut request = CallRequest::Lock(LockRequest::new(b"k", options));
             let (owner, queue) = (&shared.owner, Some(guard.queue));
             let reply = CallResult::Lock(Ok(lease));
-            let result = locked(Done { request: &mut request, owner, reply, queue });
+            let result = locked(Finished { request: &mut request, owner, reply, queue });
             assert!(matches!(result, Some(Err(LockError::Expired(_)))), "{result:?}");
             assert_eq!(holds(), 1);
             drop(guard);

@@ -105,7 +105,7 @@ pub(super) enum CallResult {
 }
 
 /// The result of a request, and the queue of its key.
-pub(super) type Taken = (CallResult, Option<QueueIndex>);
+pub(super) type TakenResult = (CallResult, Option<QueueIndex>);
 
 impl CallResult {
     /// The result of a call of that kind that does not begin.
@@ -290,7 +290,7 @@ impl Calls {
 
     /// Takes the result of a call that is done. The caller must drop the remains outside of the
     /// mutex.
-    pub(super) fn take(&mut self, index: CallIndex) -> (Taken, Remains) {
+    pub(super) fn take(&mut self, index: CallIndex) -> (TakenResult, Remains) {
         let (queue, kind) = (self.at(index).queue, self.at(index).kind);
         let mut left = self.close(index);
         let reply = left.reply.take().unwrap_or_else(|| CallResult::closed(kind, 0));

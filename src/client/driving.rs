@@ -16,7 +16,7 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use super::calls::{CallIndex, CallKind, QueueIndex, Stage, Taken, notify_all};
+use super::calls::{CallIndex, CallKind, QueueIndex, Stage, TakenResult, notify_all};
 use super::counting::Counting;
 use super::policy::{Lists, Policy};
 use super::sync::{Mutex, Thread};
@@ -138,7 +138,7 @@ impl Inner {
 
     /// Drives in the place of the I/O thread, and wakes the thread that goes on. Returns the result
     /// of the driving caller's call if it is done.
-    pub(super) fn drive(&self, mut drive: Drive) -> Option<Taken> {
+    pub(super) fn drive(&self, mut drive: Drive) -> Option<TakenResult> {
         if self.is_in_fork() {
             return None;
         }
@@ -192,7 +192,7 @@ pub(super) struct Drive {
     /// The driving caller has written the commands.
     pub(super) has_written: bool,
     /// The result of the driving caller's call.
-    pub(super) taken: Option<Taken>,
+    pub(super) taken: Option<TakenResult>,
 }
 
 impl Drive {

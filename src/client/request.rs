@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::calls::{CallIndex, CallKind, CallResult, Listener, QueueIndex, Remains, Stage, Taken};
+use super::calls::{
+    CallIndex, CallKind, CallResult, Listener, QueueIndex, Remains, Stage, TakenResult,
+};
 use super::counting::CountedCall;
 use super::driving::{Caller, Drive, Owner, Then};
 use super::guard::Guard;
@@ -56,7 +58,7 @@ pub(super) enum CallRequest<'a> {
 }
 
 /// A request whose result has come.
-pub(super) struct Done<'r, 'a> {
+pub(super) struct Finished<'r, 'a> {
     pub(super) request: &'r mut CallRequest<'a>,
     pub(super) owner: &'r Arc<Owner>,
     pub(super) reply: CallResult,
@@ -146,7 +148,7 @@ impl CallRequest<'_> {
         &mut self,
         owner: &Arc<Owner>,
         caller: Caller,
-    ) -> Result<PendingCall, Taken> {
+    ) -> Result<PendingCall, TakenResult> {
         match self {
             Self::Lock(asked) => {
                 asked.begin(owner, caller).map_err(|error| (CallResult::Lock(Err(error)), None))
@@ -214,14 +216,14 @@ fn begin(
     caller: Caller,
     kind: CallKind,
     task: Task,
-) -> Result<PendingCall, Taken> {
+) -> Result<PendingCall, TakenResult> {
     let mut span = CallSpan::current();
     PendingCall::begin(owner, caller, |table| table.begin(kind, task, &mut span))
         .map_err(|refused| (CallResult::refused(kind, refused), None))
 }
 
 /// The lease goes to the next waiter of this client, or lingers. Otherwise the client releases it.
-fn unlock(mut guard: Guard, caller: Caller) -> Result<PendingCall, Taken> {
+fn unlock(mut guard: Guard, caller: Caller) -> Result<PendingCall, TakenResult> {
     let queue = guard.queue;
     let Some((lease, may_pass)) = guard.take_lease() else { return Err(ended(CallKind::Unlock)) };
     let mut span = CallSpan::current();
@@ -241,7 +243,7 @@ fn unlock(mut guard: Guard, caller: Caller) -> Result<PendingCall, Taken> {
     begun.map_err(|reply| (reply, None))
 }
 
-fn ended(kind: CallKind) -> Taken {
+fn ended(kind: CallKind) -> TakenResult {
     (CallResult::closed(kind, 0), None)
 }
 
@@ -312,7 +314,7 @@ impl PendingCall {
     }
 
     /// Blocks until the result has come: drives, or sleeps. `None` at `ends`; the call goes on.
-    pub(super) fn wait_until(&mut self, ends: Instant, own: usize) -> Option<Taken> {
+    pub(super) fn wait_until(&mut self, ends: Instant, own: usize) -> Option<TakenResult> {
         let mut caller = Caller::Blocks { own };
         loop {
             if std::mem::take(&mut self.drives) {
@@ -342,7 +344,7 @@ impl PendingCall {
     }
 
     /// Takes the result. Without a result, it notes which thread or task to wake for it.
-    pub(super) fn look(&mut self, task: Listener, caller: Caller) -> Option<Taken> {
+    pub(super) fn look(&mut self, task: Listener, caller: Caller) -> Option<TakenResult> {
         if self.owner.inner.is_in_fork() {
             // Each call but `lost` takes this for the end of the client.
             self.is_taken = true;
@@ -410,7 +412,7 @@ impl Drop for PendingCall {
 // ---- how results are made ----
 
 /// A lease that a call has won. Checks the remaining time again.
-pub(super) fn locked(done: Done<'_, '_>) -> Option<Result<Guard, LockError>> {
+pub(super) fn locked(done: Finished<'_, '_>) -> Option<Result<Guard, LockError>> {
     let CallResult::Lock(result) = done.reply else { return Some(Err(LockError::Closed)) };
     let CallRequest::Lock(asked) = done.request else {
         return Some(Err(result.err().unwrap_or(LockError::Closed)));
@@ -433,7 +435,7 @@ pub(super) fn locked(done: Done<'_, '_>) -> Option<Result<Guard, LockError>> {
     Some(result)
 }
 
-pub(super) fn extended(done: Done<'_, '_>) -> Option<Result<(), ExtendError>> {
+pub(super) fn extended(done: Finished<'_, '_>) -> Option<Result<(), ExtendError>> {
     if let CallRequest::Extend { guard, .. } = done.request {
         guard.is_busy &= done.queue.is_none();
     }
@@ -442,7 +444,7 @@ pub(super) fn extended(done: Done<'_, '_>) -> Option<Result<(), ExtendError>> {
 }
 
 /// As [`extended`], but a missed quorum counts as success while the lock is held.
-pub(super) fn kept(done: Done<'_, '_>) -> Option<Result<(), ExtendError>> {
+pub(super) fn kept(done: Finished<'_, '_>) -> Option<Result<(), ExtendError>> {
     let is_valid = matches!(&done.request, CallRequest::Extend { guard, .. } if guard.is_valid());
     Some(match extended(done)? {
         // Busy: the engine keeps the lease alive, and an extension is under way.
@@ -451,7 +453,7 @@ pub(super) fn kept(done: Done<'_, '_>) -> Option<Result<(), ExtendError>> {
     })
 }
 
-pub(super) fn detached(done: Done<'_, '_>) -> Option<Result<LockToken, DetachError>> {
+pub(super) fn detached(done: Finished<'_, '_>) -> Option<Result<LockToken, DetachError>> {
     let (CallRequest::Detach { guard }, CallResult::Detach(result)) = (done.request, done.reply)
     else {
         return Some(Err(DetachError::Closed));
@@ -460,13 +462,13 @@ pub(super) fn detached(done: Done<'_, '_>) -> Option<Result<LockToken, DetachErr
     Some(result.and_then(|()| guard.give_away().ok_or(DetachError::Closed)))
 }
 
-pub(super) fn unlocked(done: Done<'_, '_>) -> Option<Result<Unlocked, UnlockError>> {
+pub(super) fn unlocked(done: Finished<'_, '_>) -> Option<Result<Unlocked, UnlockError>> {
     let CallResult::Unlock(result) = done.reply else { return Some(Err(UnlockError::Closed)) };
     Some(result)
 }
 
 /// A lease that a call has taken over.
-pub(super) fn adopted(done: Done<'_, '_>) -> Option<Result<Guard, ExtendError>> {
+pub(super) fn adopted(done: Finished<'_, '_>) -> Option<Result<Guard, ExtendError>> {
     let (CallRequest::Adopt { options, .. }, CallResult::Adopt(result)) =
         (done.request, done.reply)
     else {
@@ -483,11 +485,11 @@ pub(super) fn adopted(done: Done<'_, '_>) -> Option<Result<Guard, ExtendError>> 
     }))
 }
 
-pub(super) fn answered(done: Done<'_, '_>) -> Option<Result<Vec<NodeAnswers>, LockError>> {
+pub(super) fn answered(done: Finished<'_, '_>) -> Option<Result<Vec<NodeAnswers>, LockError>> {
     Some(if let CallResult::Answers(result) = done.reply { result } else { Err(LockError::Closed) })
 }
 
-pub(super) fn led(done: Done<'_, '_>) -> Option<Result<Led, LockError>> {
+pub(super) fn led(done: Finished<'_, '_>) -> Option<Result<Led, LockError>> {
     let owner = done.owner;
     Some(answered(done)?.map(|answers| {
         Led::read(&answers, 0, |nodes| {
@@ -497,9 +499,9 @@ pub(super) fn led(done: Done<'_, '_>) -> Option<Result<Led, LockError>> {
 }
 
 /// The next change. Until there is one, the observer asks the nodes again.
-pub(super) fn observed(done: Done<'_, '_>) -> Option<Result<Led, LockError>> {
-    let Done { request, owner, reply, queue } = done;
-    let seen = match led(Done { request: &mut *request, owner, reply, queue })? {
+pub(super) fn observed(done: Finished<'_, '_>) -> Option<Result<Led, LockError>> {
+    let Finished { request, owner, reply, queue } = done;
+    let seen = match led(Finished { request: &mut *request, owner, reply, queue })? {
         Ok(seen) => seen,
         Err(error) => return Some(Err(error)),
     };
@@ -508,31 +510,31 @@ pub(super) fn observed(done: Done<'_, '_>) -> Option<Result<Led, LockError>> {
     sighting.take(seen).map(Ok)
 }
 
-pub(super) fn ready(done: Done<'_, '_>) -> Option<Result<(), ConnectError>> {
+pub(super) fn ready(done: Finished<'_, '_>) -> Option<Result<(), ConnectError>> {
     let CallResult::Connect(result) = done.reply else {
         return Some(Err(super::calls::Refused::Closed.into()));
     };
     Some(result)
 }
 
-pub(super) fn nodes(done: Done<'_, '_>) -> Option<Vec<NodeHealth>> {
+pub(super) fn nodes(done: Finished<'_, '_>) -> Option<Vec<NodeHealth>> {
     Some(if let CallResult::Nodes(nodes) = done.reply { nodes } else { Vec::new() })
 }
 
-pub(super) fn notices(done: Done<'_, '_>) -> Option<Vec<Notice>> {
+pub(super) fn notices(done: Finished<'_, '_>) -> Option<Vec<Notice>> {
     Some(if let CallResult::Notices(notices) = done.reply { notices } else { Vec::new() })
 }
 
-pub(super) fn identity(done: Done<'_, '_>) -> Option<Option<(ClientId, Agreement)>> {
+pub(super) fn identity(done: Finished<'_, '_>) -> Option<Option<(ClientId, Agreement)>> {
     let CallResult::Identity(id, agreement) = done.reply else { return Some(None) };
     Some(Some((id, agreement)))
 }
 
-pub(super) fn lost(_done: Done<'_, '_>) -> Option<()> {
+pub(super) fn lost(_done: Finished<'_, '_>) -> Option<()> {
     Some(())
 }
 
-pub(super) fn owed(done: Done<'_, '_>) -> Option<usize> {
+pub(super) fn owed(done: Finished<'_, '_>) -> Option<usize> {
     Some(if let CallResult::Shutdown(owed) = done.reply { owed } else { 0 })
 }
 

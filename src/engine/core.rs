@@ -69,7 +69,7 @@ impl Engine {
         for (op, has_attempt) in self.waiting.calls_under_way() {
             let op = self.locks.ops.at(op);
             let state = self.locks.slots.at(op.slot()).state();
-            let is_so = if has_attempt { state.is_lock() } else { state.is_deleted() };
+            let is_so = if has_attempt { state.is_lock() } else { state.is_released() };
             assert!(is_so, "{op:?} waits with {state:?}, has an attempt: {has_attempt}");
         }
     }

@@ -6,7 +6,7 @@ use super::locks::slot::TokenState;
 use super::nodes::{Everyday, Positive};
 use crate::command::Answer;
 use crate::error::Cause;
-use crate::node::{Node, Now, Pending, Process, Request, Step};
+use crate::node::{Node, Now, Pending, ProcessChange, Request, Step};
 use crate::quorum::NodeId;
 use crate::rules;
 use crate::slab::SlotIndex;
@@ -106,7 +106,7 @@ impl Engine {
         let node = self.locks.nodes.at(id);
         if let Some(last_answer) = node.last_answer().filter(|_| node.is_stalled()) {
             let silence = now.real.saturating_since(last_answer);
-            self.locks.node_is_back(id, silence, Process::Same);
+            self.locks.node_is_back(id, silence, ProcessChange::Same);
         }
         self.locks.nodes.at_mut(id).heard(now.real);
         while !input.is_empty() || self.locks.nodes.at(id).has_unread() {

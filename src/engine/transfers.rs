@@ -7,7 +7,7 @@ use std::iter;
 
 use super::core::Engine;
 use super::happenings::Happening;
-use super::locks::offers::{Taken, Transfer};
+use super::locks::offers::{Transfer, TransferResult};
 use super::locks::op::{Op, OpKind, Verdict};
 use super::locks::slot::TokenState;
 use super::wait::{
@@ -150,7 +150,7 @@ impl Engine {
     fn was_released(&self, message: &Message<'_>) -> bool {
         self.locks.slot_with(&message.token, message.key).is_some_and(|slot_index| {
             let state = self.locks.slots.at(slot_index).state();
-            state.is_deleted() || state == TokenState::Free
+            state.is_released() || state == TokenState::Free
         })
     }
 
@@ -167,19 +167,19 @@ impl Engine {
             ttl_ms: offer.ttl_ms,
         };
         match self.locks.transferred(id, transfer, now) {
-            Taken::Ignored => {}
-            Taken::Unwanted => {
+            TransferResult::Ignored => {}
+            TransferResult::Unwanted => {
                 self.tell_waiting(now, |waiting, view| waiting.unwanted(id, message, view));
             }
-            Taken::Late(slot_index) => {
+            TransferResult::Late(slot_index) => {
                 self.list_follows(slot_index, id, message, now);
             }
-            Taken::Partly(op) => {
+            TransferResult::Partly(op) => {
                 self.tell_waiting(now, |waiting, view| {
                     waiting.transferred((op, id), message, None, view);
                 });
             }
-            Taken::Quorum(op, slot_index) => {
+            TransferResult::Quorum(op, slot_index) => {
                 let last = self.locks.ops.at(op).slot();
                 if self.waiting.has_queue(last) {
                     self.carry_queue(op, last, now);

@@ -24,7 +24,7 @@ use crate::time::{Instant, WallClock};
 
 /// The process that answers at a node's address, compared with the last one there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Process {
+pub(crate) enum ProcessChange {
     /// The same, or the node does not tell.
     Same,
     /// It surely began after the last answer of the one before.
@@ -163,18 +163,18 @@ impl Node {
 
     /// Compares the process that the last greeting met with the process `before`, whose last answer
     /// came at `last_answer`.
-    pub(crate) fn process(&self, before: Option<&str>, last_answer: Instant) -> Process {
+    pub(crate) fn process(&self, before: Option<&str>, last_answer: Instant) -> ProcessChange {
         if before.is_none() || self.identity().is_none() || before == self.identity() {
-            return Process::Same;
+            return ProcessChange::Same;
         }
         // The process told this age at `seen_at` or later.
         let silence = self.reading.seen_at.saturating_since(last_answer);
         let is_younger = |age| rules::began_since(age, silence);
         let is_young = self.reading.facts.uptime_s.is_some_and(is_younger);
         if rules::is_new_process(is_young, self.history.is_back()) {
-            Process::New
+            ProcessChange::New
         } else {
-            Process::Other
+            ProcessChange::Other
         }
     }
 

@@ -35,7 +35,7 @@ mod wire;
 
 use std::time::Duration;
 
-pub(crate) use self::core::{Node, Process};
+pub(crate) use self::core::{Node, ProcessChange};
 pub(crate) use admission::{AdmissionRules, OLD_MASTER_GRANTS_MS};
 pub(crate) use channel::{ChannelName, TransfersName};
 pub(crate) use debt::{Debt, DebtDue, REFUSED_DELAY};

@@ -24,7 +24,7 @@
 use std::fmt;
 
 use super::error::ProtocolError;
-use super::grammar::{FrameKind, Next, Step, Token, Unit};
+use super::grammar::{FrameKind, Lexeme, Next, Position, Unit};
 use super::reply::Reply;
 
 /// The deepest nesting that a caller can configure: the size of the decoder's own stack.
@@ -112,25 +112,25 @@ impl Decoder {
             let Some(rest @ [byte, ..]) = buf.get(self.scan.at..end) else {
                 return Ok(None);
             };
-            let complete = match self.scan.step {
-                Step::Payload { left } => {
+            let complete = match self.scan.position {
+                Position::Payload { left } => {
                     self.scan.skip_payload(left, rest.len());
                     false
                 }
-                Step::Text { left } => {
+                Position::Text { left } => {
                     self.scan.skip_text(left, rest);
                     false
                 }
-                Step::Type
-                | Step::TextEnd
-                | Step::Null
-                | Step::Boolean
-                | Step::Integer(_)
-                | Step::Number { .. }
-                | Step::Length(..)
-                | Step::Format { .. }
-                | Step::Cr(_)
-                | Step::Lf(_) => self.scan.byte(*byte, self.limits)?,
+                Position::Type
+                | Position::TextEnd
+                | Position::Null
+                | Position::Boolean
+                | Position::Integer(_)
+                | Position::Number { .. }
+                | Position::Length(..)
+                | Position::Format { .. }
+                | Position::Cr(_)
+                | Position::Lf(_) => self.scan.byte(*byte, self.limits)?,
             };
             if complete {
                 return Ok(buf.get(..self.scan.at));
@@ -144,7 +144,7 @@ impl Decoder {
 struct Scan {
     /// The decoder never looks at bytes before this one again.
     at: usize,
-    step: Step,
+    position: Position,
     /// How many elements the frame (0) and each open aggregate (1..) still lack. For its parent an
     /// aggregate counts as complete once it is open; an attribute does not count at all.
     levels: [usize; DEPTH_CAPACITY + 1],
@@ -163,7 +163,7 @@ impl Scan {
         levels[0] = 1;
         Self {
             at: 0,
-            step: Step::Type,
+            position: Position::Type,
             levels,
             depth: 0,
             reply_at: 0,
@@ -175,7 +175,7 @@ impl Scan {
 
     fn reset(&mut self) {
         self.at = 0;
-        self.step = Step::Type;
+        self.position = Position::Type;
         self.levels[0] = 1;
         self.depth = 0;
     }
@@ -183,7 +183,7 @@ impl Scan {
     fn skip_payload(&mut self, left: usize, available: usize) {
         let skipped = left.min(available);
         self.at += skipped;
-        self.step = Step::payload(left - skipped);
+        self.position = Position::payload(left - skipped);
     }
 
     fn skip_text(&mut self, left: usize, rest: &[u8]) {
@@ -195,9 +195,9 @@ impl Scan {
             self.visited += skipped + usize::from(end.is_some());
         }
         self.at += skipped;
-        self.step = match (end, left - skipped) {
-            (Some(_), _) | (None, 0) => Step::TextEnd,
-            (None, left) => Step::Text { left },
+        self.position = match (end, left - skipped) {
+            (Some(_), _) | (None, 0) => Position::TextEnd,
+            (None, left) => Position::Text { left },
         };
     }
 
@@ -207,7 +207,7 @@ impl Scan {
         {
             self.visited += 1;
         }
-        if matches!(self.step, Step::Type) {
+        if matches!(self.position, Position::Type) {
             if self.depth == 0 {
                 // Set again after an attribute.
                 self.reply_at = self.at;
@@ -216,34 +216,34 @@ impl Scan {
                 return Err(ProtocolError::NestedPush);
             }
         }
-        let next = self.step.next(byte)?;
+        let next = self.position.next(byte)?;
         self.at += 1;
         match next {
-            Next::Step(step) => {
-                self.step = step;
+            Next::Position(position) => {
+                self.position = position;
                 Ok(false)
             }
-            Next::Token(token) => self.token(token, limits),
+            Next::Lexeme(lexeme) => self.lexeme(lexeme, limits),
         }
     }
 
     /// Takes a line ending. Returns whether it completes the frame.
-    fn token(&mut self, token: Token, limits: Limits) -> Result<bool, ProtocolError> {
-        self.step = match token {
-            Token::Line => {
+    fn lexeme(&mut self, lexeme: Lexeme, limits: Limits) -> Result<bool, ProtocolError> {
+        self.position = match lexeme {
+            Lexeme::Line => {
                 self.count_element();
                 self.check_room(0, limits)?;
-                Step::Type
+                Position::Type
             }
-            Token::Payload => Step::Type,
-            Token::Header(kind, n) => match kind.unit() {
+            Lexeme::Payload => Position::Type,
+            Lexeme::Header(kind, n) => match kind.unit() {
                 Unit::Nothing | Unit::Bytes => {
                     self.count_element();
                     self.check_room(n.saturating_add(2), limits)?;
                     if kind == FrameKind::Verbatim {
-                        Step::Format { seen: 0, len: n }
+                        Position::Format { seen: 0, len: n }
                     } else {
-                        Step::payload(n)
+                        Position::payload(n)
                     }
                 }
                 Unit::Elements | Unit::Pairs => {
@@ -251,11 +251,11 @@ impl Scan {
                         self.count_element();
                     }
                     self.open(kind.elements(n), limits)?;
-                    Step::Type
+                    Position::Type
                 }
             },
         };
-        if !matches!(self.step, Step::Type) {
+        if !matches!(self.position, Position::Type) {
             return Ok(false);
         }
         while self.depth > 0 && self.lacking() == 0 {

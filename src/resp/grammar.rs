@@ -5,10 +5,10 @@
 //!
 //! # Contract
 //!
-//! - [`Step::next`] judges each byte only by the bytes before it. So it raises an error at the
+//! - [`Position::next`] judges each byte only by the bytes before it. So it raises an error at the
 //!   first byte that no valid reply continues with, and the error is the same under any chunking.
 //!   Within a double or a big number, it checks only that each byte can occur in such a number.
-//! - [`Step::Text`] and [`Step::Payload`] are runs: `decode` skips over them without asking here.
+//! - [`Position::Text`] and [`Position::Payload`] are runs: `decode` skips over them without asking here.
 //!
 //! # Invariants
 //!
@@ -103,7 +103,7 @@ pub(super) enum Unit {
 
 /// The place in an element where the scan stands.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Step {
+pub(super) enum Position {
     Type,
     /// Inside a text line that may have `left` more bytes.
     Text {
@@ -128,13 +128,13 @@ pub(super) enum Step {
     Payload {
         left: usize,
     },
-    Cr(Token),
-    Lf(Token),
+    Cr(Lexeme),
+    Lf(Lexeme),
 }
 
 /// The part that a line ending ends.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Token {
+pub(super) enum Lexeme {
     /// An element that is one line.
     Line,
     /// The header of an element with this many bytes, elements or pairs.
@@ -146,40 +146,40 @@ pub(super) enum Token {
 /// The outcome of one byte.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Next {
-    Step(Step),
-    Token(Token),
+    Position(Position),
+    Lexeme(Lexeme),
 }
 
-impl Step {
+impl Position {
     /// Takes the byte that follows. Never called for a run.
     pub(super) fn next(self, byte: u8) -> Result<Next, ProtocolError> {
         use ProtocolError as E;
-        Ok(Next::Step(match (self, byte) {
+        Ok(Next::Position(match (self, byte) {
             (Self::Type, _) => match FrameKind::of(byte) {
                 Some(kind) => Self::begin(kind),
                 None => return Err(E::UnknownType(byte)),
             },
-            (Self::Null | Self::TextEnd, b'\r') => Self::Lf(Token::Line),
+            (Self::Null | Self::TextEnd, b'\r') => Self::Lf(Lexeme::Line),
             (Self::TextEnd, b'\n') => return Err(E::Terminator),
             (Self::TextEnd, _) => return Err(E::LineTooLong),
-            (Self::Cr(token), b'\r') => Self::Lf(token),
+            (Self::Cr(lexeme), b'\r') => Self::Lf(lexeme),
             (Self::Cr(_), _) => return Err(E::Terminator),
             (Self::Null, _) => return Err(E::Null),
-            (Self::Boolean, b't' | b'f') => Self::Cr(Token::Line),
+            (Self::Boolean, b't' | b'f') => Self::Cr(Lexeme::Line),
             (Self::Boolean, _) => return Err(E::Boolean),
-            (Self::Integer(integer), b'\r') if integer.is_complete() => Self::Lf(Token::Line),
+            (Self::Integer(integer), b'\r') if integer.is_complete() => Self::Lf(Lexeme::Line),
             (Self::Integer(integer), _) => Self::Integer(integer.push(byte).ok_or(E::Integer)?),
-            (Self::Number { left }, b'\r') if left < NUMBER_LEN_MAX => Self::Lf(Token::Line),
+            (Self::Number { left }, b'\r') if left < NUMBER_LEN_MAX => Self::Lf(Lexeme::Line),
             (Self::Number { left }, _) if b"0123456789+-.eEinfa".contains(&byte) => {
                 Self::Number { left: left.checked_sub(1).ok_or(E::LineTooLong)? }
             }
             (Self::Number { .. }, _) => return Err(E::Number),
-            (Self::Length(kind, length), b'\r') => Self::Lf(length.token(kind)?),
+            (Self::Length(kind, length), b'\r') => Self::Lf(length.lexeme(kind)?),
             (Self::Length(kind, length), _) => Self::Length(kind, length.push(kind, byte)?),
             (Self::Format { seen: seen @ 0..=2, len }, _) => Self::Format { seen: seen + 1, len },
             (Self::Format { len, .. }, b':') => Self::payload(len - VERBATIM_LEN_MIN),
             (Self::Format { .. }, _) => return Err(E::Verbatim),
-            (Self::Lf(token), b'\n') => return Ok(Next::Token(token)),
+            (Self::Lf(lexeme), b'\n') => return Ok(Next::Lexeme(lexeme)),
             (Self::Lf(_), _) => return Err(E::Terminator),
             (Self::Text { .. } | Self::Payload { .. }, _) => self,
         }))
@@ -205,7 +205,7 @@ impl Step {
 
     /// A bulk string of `len` bytes, from the first of them.
     pub(super) const fn payload(len: usize) -> Self {
-        if len == 0 { Self::Cr(Token::Payload) } else { Self::Payload { left: len } }
+        if len == 0 { Self::Cr(Lexeme::Payload) } else { Self::Payload { left: len } }
     }
 }
 
@@ -276,12 +276,12 @@ impl Length {
         }
     }
 
-    const fn token(self, kind: FrameKind) -> Result<Token, ProtocolError> {
+    const fn lexeme(self, kind: FrameKind) -> Result<Lexeme, ProtocolError> {
         match (self, kind) {
-            (Self::MinusOne, _) => Ok(Token::Line),
+            (Self::MinusOne, _) => Ok(Lexeme::Line),
             (Self::Digits(0), FrameKind::Push) => Err(ProtocolError::EmptyPush),
             (Self::Digits(..VERBATIM_LEN_MIN), FrameKind::Verbatim) => Err(ProtocolError::Verbatim),
-            (Self::Digits(n), _) => Ok(Token::Header(kind, n)),
+            (Self::Digits(n), _) => Ok(Lexeme::Header(kind, n)),
             (Self::Start | Self::Minus, _) => Err(ProtocolError::Length),
         }
     }

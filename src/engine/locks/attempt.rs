@@ -476,7 +476,7 @@ impl Locks {
     ) -> Option<Failed> {
         let slot = self.slots.at_mut(slot_index);
         let vote = Vote::Unknown(Cause::ConnectionLost);
-        if !slot.state().is_deleted() && slot.state() != TokenState::GivenAway {
+        if !slot.state().is_released() && slot.state() != TokenState::GivenAway {
             self.observe(Happening::Vote { node: id, slot: slot_index, vote });
         }
         let slot = self.slots.at_mut(slot_index);

@@ -66,7 +66,7 @@ impl Locks {
         {
             return self.schedule_keep(index);
         }
-        let Some(op) = self.ops.open_keep() else {
+        let Some(op) = self.ops.open_own_extension() else {
             self.extend_again(index, now.real, now);
             return self.schedule_keep(index);
         };

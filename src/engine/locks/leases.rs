@@ -35,7 +35,7 @@ use crate::engine::event::LostCause;
 use crate::engine::happenings::Happening;
 use crate::error::DetachError;
 use crate::key::Key;
-use crate::node::{Now, Process, Request};
+use crate::node::{Now, ProcessChange, Request};
 use crate::quorum::{NodeId, NodeMask};
 use crate::resp::encode::append_command;
 use crate::rules;
@@ -172,7 +172,7 @@ impl Locks {
 
     /// Gives the place of an extension by the engine itself back.
     pub(in crate::engine) fn close_own_extension(&mut self, op: OpIndex) {
-        self.ops.ends_keep();
+        self.ops.ends_own_extension();
         self.close_op(op);
     }
 
@@ -303,11 +303,12 @@ impl Locks {
         &mut self,
         id: NodeId,
         silence: Duration,
-        process: Process,
+        process: ProcessChange,
     ) {
         let least_ttl = Duration::from_millis(self.settings.least_ttl_ms.into());
-        let is_reborn = process == Process::New;
-        let may_be_first = rules::may_be_first(process == Process::Other, self.reborn.contains(id));
+        let is_reborn = process == ProcessChange::New;
+        let may_be_first =
+            rules::may_be_first(process == ProcessChange::Other, self.reborn.contains(id));
         if !is_reborn && !may_be_first && silence < least_ttl {
             return;
         }

@@ -57,7 +57,7 @@ const SWEEP: Duration = Duration::from_millis(100);
 
 /// The result of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::engine) enum Taken {
+pub(in crate::engine) enum TransferResult {
     /// No call of this client takes the lock: the client must wake the first waiter on the list.
     Unwanted,
     /// No call takes the lock, and no waiter needs a wake: an earlier message led to one, or this
@@ -155,13 +155,13 @@ impl Locks {
         id: NodeId,
         transfer: Transfer<'_>,
         now: Now,
-    ) -> Taken {
+    ) -> TransferResult {
         let Some(slot_index) = self.slot_with(&transfer.token, transfer.key) else {
-            return Taken::Unwanted;
+            return TransferResult::Unwanted;
         };
         if !rules::is_of_offer(self.slots.at(slot_index).has(Mark::OFFERED)) {
             // Forged: every client can read the tokens of attempts and leases on the nodes.
-            return Taken::Ignored;
+            return TransferResult::Ignored;
         }
         let is_trusted = self.vote_of_grant(id, now) == Vote::Granted;
         let is_trusted = rules::is_transfer_trusted(is_trusted);
@@ -180,20 +180,20 @@ impl Locks {
                 };
                 if !is_clean {
                     self.delete_transferred(id, slot_index, now);
-                    return Taken::Partly(op);
+                    return TransferResult::Partly(op);
                 }
                 slot.holds.insert(id);
                 if !is_vote {
-                    return Taken::Partly(op);
+                    return TransferResult::Partly(op);
                 }
                 slot.granted.insert(id);
                 let granted = slot.granted;
                 let electorate = *self.settings.electorate_of(slot);
                 self.observe(Happening::Vote { node: id, slot: slot_index, vote: Vote::Granted });
                 if electorate.has_quorum(granted) {
-                    Taken::Quorum(op, slot_index)
+                    TransferResult::Quorum(op, slot_index)
                 } else {
-                    Taken::Partly(op)
+                    TransferResult::Partly(op)
                 }
             }
             TokenState::Asking | TokenState::Gated | TokenState::Won | TokenState::Held => {
@@ -201,12 +201,12 @@ impl Locks {
                     return self.handed_in_vain(id, slot_index, transfer.from, now);
                 }
                 self.another_vote(id, slot_index, is_vote, now);
-                Taken::Late(slot_index)
+                TransferResult::Late(slot_index)
             }
             TokenState::Between | TokenState::Released => {
                 self.handed_in_vain(id, slot_index, transfer.from, now)
             }
-            TokenState::Free | TokenState::GivenAway => Taken::Unwanted,
+            TokenState::Free | TokenState::GivenAway => TransferResult::Unwanted,
         }
     }
 
@@ -356,7 +356,7 @@ impl Locks {
             let slot = self.slots.at_mut(slot_index);
             let rest = heard.without(slot.holds);
             slot.holds = rules::with_late_scripts(slot.holds, heard);
-            if slot.state().is_deleted() {
+            if slot.state().is_released() {
                 // A script that runs behind this delete finds no listener, and takes its key back.
                 slot.tainted = slot.tainted.union(heard);
                 if !slot.is_extended() {
@@ -394,7 +394,7 @@ impl Locks {
             slot.holds.insert(id);
             slot.unanswered.insert(id);
             // A lease deletes its key by its own release.
-            if slot.state() == TokenState::Offered || slot.state().is_deleted() {
+            if slot.state() == TokenState::Offered || slot.state().is_released() {
                 self.owe(id, slot_index, now);
             }
         }
@@ -423,7 +423,7 @@ impl Locks {
         slot_index: SlotIndex,
         from: [u8; 20],
         now: Now,
-    ) -> Taken {
+    ) -> TransferResult {
         let slot = self.slots.at_mut(slot_index);
         // An unanswered release runs behind the script, which has run. The release may run before
         // an extension's SET.
@@ -433,14 +433,14 @@ impl Locks {
         self.delete_transferred(id, slot_index, now);
         let past = self.offers.past.iter_mut().rev().find(|past| past.slot == slot_index);
         if rules::has_had_turn(past.is_some_and(|past| past.from.replace(from) == Some(from))) {
-            return Taken::Ignored;
+            return TransferResult::Ignored;
         }
         let mut others = self.nodes.those(Node::takes_transfers);
         others.remove(id);
         for other in rules::others_told(others) {
             self.delete_transferred(other, slot_index, now);
         }
-        Taken::Unwanted
+        TransferResult::Unwanted
     }
 
     /// A token was handed over for which no call waits: deletes it at the node.
@@ -451,7 +451,7 @@ impl Locks {
         }
         self.end_votes(id, slot_index);
         let slot = self.slots.at_mut(slot_index);
-        if slot.state().is_deleted() && rules::runs_behind(slot.holds.contains(id)) {
+        if slot.state().is_released() && rules::runs_behind(slot.holds.contains(id)) {
             return;
         }
         slot.holds.insert(id);

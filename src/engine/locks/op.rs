@@ -202,14 +202,14 @@ impl Ops {
 
     /// Takes a place for an extension that the engine makes by itself. The caller's operations and
     /// these take no room from each other.
-    pub(in crate::engine) fn open_keep(&mut self) -> Option<OpIndex> {
+    pub(in crate::engine) fn open_own_extension(&mut self) -> Option<OpIndex> {
         let index = self.begin(OpKind::Keep)?;
         self.limit += 1;
         Some(index)
     }
 
     /// The place of an extension that the engine began by itself is about to be closed.
-    pub(in crate::engine) const fn ends_keep(&mut self) {
+    pub(in crate::engine) const fn ends_own_extension(&mut self) {
         self.limit -= 1;
     }
 

@@ -131,7 +131,7 @@ impl TokenState {
     }
 
     /// Whether its keys are deleted, or being deleted.
-    pub(in crate::engine) const fn is_deleted(self) -> bool {
+    pub(in crate::engine) const fn is_released(self) -> bool {
         matches!(self, Self::Between | Self::Released)
     }
 }

@@ -1,6 +1,6 @@
 //! Calls for several keys: how they begin, ask for keys, wait and end.
 
-use super::core::{Call, KEYS_MAX, Member, Owner, State, Wanted};
+use super::core::{KEYS_MAX, Member, MemberState, SetCall, SetOwner, Wanted};
 use crate::engine::core::Engine;
 use crate::engine::event::Event;
 use crate::engine::locks::op::{OpId, Part, Verdict};
@@ -96,7 +96,7 @@ impl Engine {
             self.locks.prefix.check_taken(key)?;
         }
         let room = keys.len();
-        self.open_set(Call::new(Wanted::All, keys, options), room, now)
+        self.open_set(SetCall::new(Wanted::All, keys, options), room, now)
     }
 
     /// An attempt at one key is decided.
@@ -114,21 +114,21 @@ impl Engine {
             call.members.get_mut(usize::from(place)).filter(|member| member.op() == Some(op));
         debug_assert!(member.is_some(), "{op:?} is the operation of the key at {place}");
         if let Some(member) = member {
-            let was_waiting = matches!(member.state, State::Waiting(_));
+            let was_waiting = matches!(member.state, MemberState::Waiting(_));
             member.state = match result {
                 Ok(lease) => {
-                    self.sets.owners.insert(lease, Owner::Call(index));
-                    State::Held(lease)
+                    self.sets.owners.insert(lease, SetOwner::Call(index));
+                    MemberState::Held(lease)
                 }
                 // The call itself has cancelled the attempt.
-                Err(LockError::Cancelled) => State::Free,
+                Err(LockError::Cancelled) => MemberState::Free,
                 Err(error) => {
                     let error = if names_key { named(error, &member.key) } else { error };
                     call.error = call.error.take().or_else(|| was_waiting.then(|| error.clone()));
                     if error.is_taken() {
                         call.denied_at = now;
                     }
-                    State::Denied(error)
+                    MemberState::Denied(error)
                 }
             };
         }
@@ -141,7 +141,7 @@ impl Engine {
     }
 
     /// Something has changed: the call has won, asks for more, waits or ends.
-    fn go_on(&mut self, index: OpIndex, call: &mut Call, now: Instant) {
+    fn go_on(&mut self, index: OpIndex, call: &mut SetCall, now: Instant) {
         if let Some(error) = call.error.take() {
             return self.end_for(index, call, Some(error), now);
         }
@@ -155,7 +155,7 @@ impl Engine {
         }
     }
 
-    fn go_on_with_all(&mut self, index: OpIndex, call: &mut Call, now: Instant) {
+    fn go_on_with_all(&mut self, index: OpIndex, call: &mut SetCall, now: Instant) {
         debug_assert!(!call.is_under_way(), "all answers are there");
         if self.ask_by_sets_instead(index, call, now) {
             return;
@@ -180,7 +180,7 @@ impl Engine {
         let Some(mut call) = self.sets.calls.remove(&index) else { return };
         let is_lost = |member: &&mut Member| member.lease() == Some(lease);
         if let Some(member) = call.members.iter_mut().find(is_lost) {
-            member.state = State::Free;
+            member.state = MemberState::Free;
         }
         self.sets.owners.remove(&lease);
         self.release_key(lease, now);
@@ -233,7 +233,7 @@ impl Engine {
     }
 
     /// From now on the caller holds the keys.
-    fn hand_set_over(&mut self, call: &Call, op: OpId, now: Instant) -> Option<LeaseId> {
+    fn hand_set_over(&mut self, call: &SetCall, op: OpId, now: Instant) -> Option<LeaseId> {
         let mut leases: Vec<LeaseId> = Vec::with_capacity(call.members.len());
         leases.extend(call.leases());
         for &lease in &leases {

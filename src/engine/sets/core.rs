@@ -21,12 +21,12 @@ pub(super) const KEYS_MAX: usize = 64;
 pub(in crate::engine) struct Sets {
     /// A caller has asked for several keys or for a slot, so events may belong to a set.
     pub(in crate::engine) is_used: bool,
-    pub(super) calls: FxHashMap<OpIndex, Box<Call>>,
+    pub(super) calls: FxHashMap<OpIndex, Box<SetCall>>,
     pub(super) changes: FxHashMap<OpIndex, Change>,
     /// By the lease of their first key.
-    pub(super) held: FxHashMap<LeaseId, Held>,
+    pub(super) held: FxHashMap<LeaseId, HeldSet>,
     /// Every lease of a set.
-    pub(super) owners: FxHashMap<LeaseId, Owner>,
+    pub(super) owners: FxHashMap<LeaseId, SetOwner>,
     /// By lock name, one bit for each slot that this client released while at most one other call
     /// waited for it.
     pub(super) slots_left: HashMap<Key, u64>,
@@ -34,7 +34,7 @@ pub(in crate::engine) struct Sets {
 
 /// A call for a set, or for one of several keys.
 #[derive(Clone)]
-pub(super) struct Call {
+pub(super) struct SetCall {
     pub(super) wanted: Wanted,
     pub(super) members: Vec<Member>,
     /// The attempts of the last round shared one command.
@@ -65,11 +65,11 @@ pub(super) enum Wanted {
 #[derive(Clone)]
 pub(super) struct Member {
     pub(super) key: Key,
-    pub(super) state: State,
+    pub(super) state: MemberState,
 }
 
 #[derive(Clone)]
-pub(super) enum State {
+pub(super) enum MemberState {
     Free,
     /// One attempt is under way.
     Asked(OpId),
@@ -81,22 +81,27 @@ pub(super) enum State {
 
 impl Member {
     pub(super) const fn lease(&self) -> Option<LeaseId> {
-        if let State::Held(lease) = self.state { Some(lease) } else { None }
+        if let MemberState::Held(lease) = self.state { Some(lease) } else { None }
     }
 
     /// The operation under way.
     pub(super) const fn op(&self) -> Option<OpId> {
-        if let State::Asked(op) | State::Waiting(op) = self.state { Some(op) } else { None }
+        if let MemberState::Asked(op) | MemberState::Waiting(op) = self.state {
+            Some(op)
+        } else {
+            None
+        }
     }
 
     pub(super) const fn is_denied(&self) -> bool {
-        matches!(self.state, State::Denied(_))
+        matches!(self.state, MemberState::Denied(_))
     }
 
     /// Whether some nodes granted the key, but too few. Either several calls split the votes, or the
     /// holder lacks votes on these nodes.
     pub(super) fn is_split(&self) -> bool {
-        let State::Denied(LockError::Taken(ballot) | LockError::NoQuorum(ballot)) = &self.state
+        let MemberState::Denied(LockError::Taken(ballot) | LockError::NoQuorum(ballot)) =
+            &self.state
         else {
             return false;
         };
@@ -104,13 +109,14 @@ impl Member {
     }
 
     pub(super) const fn is_free(&self) -> bool {
-        matches!(self.state, State::Free)
+        matches!(self.state, MemberState::Free)
     }
 }
 
-impl Call {
+impl SetCall {
     pub(super) fn new(wanted: Wanted, keys: Vec<Key>, options: LockOptions) -> Self {
-        let members = keys.into_iter().map(|key| Member { key, state: State::Free }).collect();
+        let members =
+            keys.into_iter().map(|key| Member { key, state: MemberState::Free }).collect();
         Self {
             wanted,
             members,
@@ -134,7 +140,7 @@ impl Call {
 
     /// Whether single attempts are under way.
     pub(super) fn is_asking(&self) -> bool {
-        self.members.iter().any(|member| matches!(member.state, State::Asked(_)))
+        self.members.iter().any(|member| matches!(member.state, MemberState::Asked(_)))
     }
 
     /// Whether any attempt is under way. Nodes answer for the keys in their order, so the search
@@ -159,7 +165,7 @@ impl Call {
     pub(super) fn forget_denials(&mut self) {
         for member in &mut self.members {
             if member.is_denied() {
-                member.state = State::Free;
+                member.state = MemberState::Free;
             }
         }
     }
@@ -168,8 +174,11 @@ impl Call {
     /// that the call did not ask for may be free.
     pub(super) fn first_error(&self) -> Option<&LockError> {
         let mut errors = self.members.iter().filter_map(|member| match &member.state {
-            State::Denied(error) => Some(error),
-            State::Free | State::Asked(_) | State::Waiting(_) | State::Held(_) => None,
+            MemberState::Denied(error) => Some(error),
+            MemberState::Free
+            | MemberState::Asked(_)
+            | MemberState::Waiting(_)
+            | MemberState::Held(_) => None,
         });
         match self.wanted {
             Wanted::All | Wanted::AllBehindGate => errors.next(),
@@ -208,7 +217,7 @@ pub(super) enum Changed {
 
 /// A set that a caller holds.
 #[derive(Clone)]
-pub(super) struct Held {
+pub(super) struct HeldSet {
     /// The call from which it came.
     pub(super) op: OpId,
     pub(super) leases: Vec<LeaseId>,
@@ -219,7 +228,7 @@ pub(super) struct Held {
 
 /// The set that a lease belongs to.
 #[derive(Clone, Copy)]
-pub(super) enum Owner {
+pub(super) enum SetOwner {
     /// A call or an adoption under way.
     Call(OpIndex),
     /// Known to its caller by the lease of its first key.
@@ -237,17 +246,17 @@ impl Sets {
     pub(super) fn hold(&mut self, op: OpId, leases: Vec<LeaseId>) -> Option<LeaseId> {
         let first = *leases.first()?;
         for &lease in &leases {
-            self.owners.insert(lease, Owner::Held(first));
+            self.owners.insert(lease, SetOwner::Held(first));
         }
-        self.held.insert(first, Held { op, leases, is_loss_told: false, is_extending: false });
+        self.held.insert(first, HeldSet { op, leases, is_loss_told: false, is_extending: false });
         Some(first)
     }
 
     /// The id by which a caller knows a lease; `None` if a call under way has it.
     pub(in crate::engine) fn known_as(&self, lease: LeaseId) -> Option<LeaseId> {
         match self.owners.get(&lease) {
-            Some(Owner::Held(first)) => Some(*first),
-            Some(Owner::Call(_)) => None,
+            Some(SetOwner::Held(first)) => Some(*first),
+            Some(SetOwner::Call(_)) => None,
             None => Some(lease),
         }
     }
@@ -255,8 +264,8 @@ impl Sets {
     /// Whether a caller holds this lease, and no other with it.
     pub(in crate::engine) fn is_alone(&self, lease: LeaseId) -> bool {
         match self.owners.get(&lease) {
-            Some(Owner::Held(first)) => self.leases(*first).len() == 1,
-            Some(Owner::Call(_)) => false,
+            Some(SetOwner::Held(first)) => self.leases(*first).len() == 1,
+            Some(SetOwner::Call(_)) => false,
             None => true,
         }
     }

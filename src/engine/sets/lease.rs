@@ -1,6 +1,6 @@
 //! Extensions, releases and the state of leases that hold a set.
 
-use super::core::{Change, Changed, Owner};
+use super::core::{Change, Changed, SetOwner};
 use crate::engine::core::Engine;
 use crate::engine::event::Event;
 use crate::engine::locks::op::{OpId, OpKind, Part, Verdict};
@@ -154,7 +154,7 @@ impl Engine {
         match (&mut change.result, event) {
             (Changed::Adopt(leases, _), Event::Adopt { result: Ok(lease), .. }) => {
                 leases.push(lease);
-                self.sets.owners.insert(lease, Owner::Call(index));
+                self.sets.owners.insert(lease, SetOwner::Call(index));
             }
             (Changed::Adopt(_, result), Event::Adopt { result: Err(error), .. }) => {
                 *result = worse_extension(replace(result, Ok(())), Err(error));

@@ -1,6 +1,6 @@
 //! The keys of a call under way: how it asks for them, waits for them and gives them back.
 
-use super::core::{Call, Member, State, Wanted};
+use super::core::{Member, MemberState, SetCall, Wanted};
 use crate::engine::core::Engine;
 use crate::engine::locks::op::{OpId, OpKind, Part, Verdict};
 use crate::error::{Ballot, Cause, LockError, SEVERAL_KEYS};
@@ -14,7 +14,7 @@ impl Engine {
     /// Begins a call that needs `room` for operations of its own.
     pub(super) fn open_set(
         &mut self,
-        call: Call,
+        call: SetCall,
         room: usize,
         now: Instant,
     ) -> Result<OpId, LockError> {
@@ -46,7 +46,7 @@ impl Engine {
     pub(super) fn ask_for_free(
         &mut self,
         index: OpIndex,
-        call: &mut Call,
+        call: &mut SetCall,
         most: usize,
         now: Instant,
     ) {
@@ -57,7 +57,7 @@ impl Engine {
         let members = call.members.iter_mut().zip(0..);
         for (member, place) in members.filter(|(member, _)| member.is_free()).take(most) {
             let begun = self.acquire_key(&member.key, &options, now);
-            member.state = self.begun(Part { whole: index, place }, begun, State::Asked);
+            member.state = self.begun(Part { whole: index, place }, begun, MemberState::Asked);
         }
     }
 
@@ -67,7 +67,7 @@ impl Engine {
     pub(super) fn ask_in_batch(
         &mut self,
         index: OpIndex,
-        call: &mut Call,
+        call: &mut SetCall,
         most: usize,
         now: Instant,
     ) {
@@ -90,12 +90,12 @@ impl Engine {
         call.is_batch = true;
         let free = call.members.iter_mut().zip(0..).filter(|(member, _)| member.is_free());
         for ((member, place), begun) in free.zip(begun) {
-            member.state = self.begun(Part { whole: index, place }, begun, State::Asked);
+            member.state = self.begun(Part { whole: index, place }, begun, MemberState::Asked);
         }
     }
 
     /// The options for one key, which may take as long as the call has left.
-    fn options_left(&self, index: OpIndex, call: &Call, now: Instant) -> Option<LockOptions> {
+    fn options_left(&self, index: OpIndex, call: &SetCall, now: Instant) -> Option<LockOptions> {
         let ends = self.locks.ops.at(index).plan.deadline;
         call.options.clone().sharing(Share::Part).until(ends, now)
     }
@@ -105,26 +105,26 @@ impl Engine {
         &mut self,
         part: Part,
         begun: Result<OpId, LockError>,
-        state: fn(OpId) -> State,
-    ) -> State {
+        state: fn(OpId) -> MemberState,
+    ) -> MemberState {
         match begun {
             Ok(op) => {
                 self.locks.ops.at_mut(op.op).part = Some(part);
                 state(op)
             }
-            Err(error) => State::Denied(error),
+            Err(error) => MemberState::Denied(error),
         }
     }
 
     /// Begins one attempt at the gate, and waits for all slots at once. A writer whose attempt is
     /// denied gives up the slots.
-    fn ask_for_gate(&mut self, index: OpIndex, call: &mut Call, now: Instant) {
+    fn ask_for_gate(&mut self, index: OpIndex, call: &mut SetCall, now: Instant) {
         self.ask_for_free(index, call, 1, now);
         self.wait_for_rest(index, call, now);
     }
 
     /// Waits for all keys that the call neither holds nor asks for, and keeps those that it holds.
-    pub(super) fn wait_for_rest(&mut self, index: OpIndex, call: &mut Call, now: Instant) {
+    pub(super) fn wait_for_rest(&mut self, index: OpIndex, call: &mut SetCall, now: Instant) {
         self.keep_all(index, call, now);
         for place in 0..call.members.len() {
             if call.members.get(place).is_some_and(|it| it.is_denied() || it.is_free()) {
@@ -139,7 +139,7 @@ impl Engine {
     pub(super) fn ask_by_sets_instead(
         &mut self,
         index: OpIndex,
-        call: &mut Call,
+        call: &mut SetCall,
         now: Instant,
     ) -> bool {
         let wants_one = call.wanted == Wanted::One;
@@ -156,7 +156,13 @@ impl Engine {
     }
 
     /// Waits for a key.
-    pub(super) fn wait_for(&mut self, index: OpIndex, call: &mut Call, place: usize, now: Instant) {
+    pub(super) fn wait_for(
+        &mut self,
+        index: OpIndex,
+        call: &mut SetCall,
+        place: usize,
+        now: Instant,
+    ) {
         let Some(options) = self.options_left(index, call, now) else { return };
         let is_behind_gate = call.wanted == Wanted::AllBehindGate && place > 0;
         if let Some(member) = call.members.get_mut(place) {
@@ -166,15 +172,15 @@ impl Engine {
                 self.acquire_key(&member.key, &options, now)
             };
             let part = Part { whole: index, place: u8::try_from(place).unwrap_or(u8::MAX) };
-            member.state = self.begun(part, begun, State::Waiting);
+            member.state = self.begun(part, begun, MemberState::Waiting);
         }
     }
 
     /// Releases what the call holds from this place on.
-    pub(super) fn give_back(&mut self, call: &mut Call, from: usize, now: Instant) {
+    pub(super) fn give_back(&mut self, call: &mut SetCall, from: usize, now: Instant) {
         for member in call.members.iter_mut().skip(from) {
             if let Some(lease) = member.lease().filter(|_| rules::is_given_back(true)) {
-                member.state = State::Free;
+                member.state = MemberState::Free;
                 self.sets.owners.remove(&lease);
                 self.release_key(lease, now);
             }
@@ -182,14 +188,14 @@ impl Engine {
     }
 
     /// Cancels all attempts under way. Each reports its end.
-    pub(super) fn cancel_members(&mut self, call: &Call, now: Instant) {
+    pub(super) fn cancel_members(&mut self, call: &SetCall, now: Instant) {
         for op in call.members.iter().filter_map(Member::op) {
             self.cancel_call(op, now);
         }
     }
 
     /// The call ends without what it wants, as soon as none of its attempts is under way.
-    pub(super) fn wind_up(&mut self, index: OpIndex, call: &mut Call, now: Instant) {
+    pub(super) fn wind_up(&mut self, index: OpIndex, call: &mut SetCall, now: Instant) {
         self.give_back(call, 0, now);
         self.cancel_members(call, now);
         if !call.is_under_way() && self.is_open(index) {
@@ -203,7 +209,7 @@ impl Engine {
     }
 
     /// From now on the engine extends what the call holds while it waits.
-    pub(super) fn keep_all(&mut self, index: OpIndex, call: &Call, now: Instant) {
+    pub(super) fn keep_all(&mut self, index: OpIndex, call: &SetCall, now: Instant) {
         let op = self.locks.ops.id(index);
         for lease in call.leases() {
             if self.locks.keep_of(lease.slot).is_none()
@@ -220,7 +226,7 @@ impl Engine {
     }
 
     /// A call that waits will ask for each denied key again. A call that does not wait ends.
-    pub(super) fn wait_or_end(&mut self, index: OpIndex, call: &mut Call, now: Instant) {
+    pub(super) fn wait_or_end(&mut self, index: OpIndex, call: &mut SetCall, now: Instant) {
         if call.is_under_way() || self.waits_for_room(index, call, now) {
             call.forget_denials();
         } else {
@@ -229,12 +235,12 @@ impl Engine {
     }
 
     /// Whether the call asks again later, because other operations have taken the room for its own.
-    pub(super) fn waits_for_room(&mut self, index: OpIndex, call: &Call, now: Instant) -> bool {
+    pub(super) fn waits_for_room(&mut self, index: OpIndex, call: &SetCall, now: Instant) -> bool {
         call.lacks_room() && self.plan_retry(index, now)
     }
 
     /// The call ends without what it wants, for the reason of its first denied key.
-    pub(super) fn end_call(&mut self, index: OpIndex, call: &mut Call, now: Instant) {
+    pub(super) fn end_call(&mut self, index: OpIndex, call: &mut SetCall, now: Instant) {
         let error = call.first_error().cloned();
         self.end_for(index, call, error, now);
     }
@@ -244,7 +250,7 @@ impl Engine {
     pub(super) fn end_for(
         &mut self,
         index: OpIndex,
-        call: &mut Call,
+        call: &mut SetCall,
         error: Option<LockError>,
         now: Instant,
     ) {

@@ -2,7 +2,7 @@
 
 use std::mem::replace;
 
-use super::core::{Change, Changed, Owner};
+use super::core::{Change, Changed, SetOwner};
 use crate::engine::core::Engine;
 use crate::engine::event::{Event, LostCause};
 use crate::engine::locks::op::OpId;
@@ -42,12 +42,12 @@ impl Engine {
     ) -> Option<Event> {
         match self.sets.owners.get(&lease).copied() {
             None => Some(Event::Lost { op, lease, cause }),
-            Some(Owner::Held(lease)) => {
+            Some(SetOwner::Held(lease)) => {
                 let held = self.sets.held.get_mut(&lease)?;
                 let is_told = replace(&mut held.is_loss_told, true);
                 (!is_told).then_some(Event::Lost { op: held.op, lease, cause })
             }
-            Some(Owner::Call(whole)) => {
+            Some(SetOwner::Call(whole)) => {
                 self.member_lost(whole, lease, now);
                 None
             }

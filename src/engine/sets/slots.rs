@@ -9,7 +9,7 @@
 //!   gate under way. So holders of single slots wait for no call that waits for them, and no two
 //!   writers wait for each other.
 
-use super::core::{Call, Member, State, Wanted};
+use super::core::{Member, MemberState, SetCall, Wanted};
 use crate::engine::core::Engine;
 use crate::engine::locks::op::{OpId, Verdict};
 use crate::engine::locks::timers::Timer;
@@ -47,7 +47,7 @@ impl Engine {
             keys.sort_by_key(|key| !is_left(key));
         }
         let room = keys.len().min(FIRST_ASKED);
-        let call = Call { has_left_first, ..Call::new(Wanted::One, keys, options.clone()) };
+        let call = SetCall { has_left_first, ..SetCall::new(Wanted::One, keys, options.clone()) };
         self.open_set(call, room, now)
     }
 
@@ -63,7 +63,7 @@ impl Engine {
         keys.push(key::gate(name));
         keys.sort_unstable();
         let room = keys.len();
-        self.open_set(Call::new(Wanted::AllBehindGate, keys, options.clone()), room, now)
+        self.open_set(SetCall::new(Wanted::AllBehindGate, keys, options.clone()), room, now)
     }
 
     fn slots_of(
@@ -80,7 +80,7 @@ impl Engine {
     /// The first slot that is won ends the call. If all are denied, the call waits for the slot that
     /// this client left, else for a slot with split votes, else for any. It asks for others now and
     /// then.
-    pub(super) fn go_on_with_one(&mut self, index: OpIndex, call: &mut Call, now: Instant) {
+    pub(super) fn go_on_with_one(&mut self, index: OpIndex, call: &mut SetCall, now: Instant) {
         if call.is_won() {
             if call.is_under_way() {
                 // An attempt that has won and is not reported yet gives its slot back.
@@ -118,7 +118,7 @@ impl Engine {
     /// Each node takes the first slot that is free there. If a holder lacks votes on some nodes, the
     /// nodes grant different slots, and none has a quorum. A call that may wait then waits for one of
     /// these. A call that may not wait asks once more, in another order.
-    fn repeat_if_split(&mut self, index: OpIndex, call: &mut Call, now: Instant) -> bool {
+    fn repeat_if_split(&mut self, index: OpIndex, call: &mut SetCall, now: Instant) -> bool {
         let is_split = call.members.iter().any(Member::is_split);
         let is_patient = self.locks.ops.at(index).plan.is_patient;
         if !is_split
@@ -149,11 +149,11 @@ impl Engine {
     }
 
     /// The time has come to ask for some slots other than the slot for which the call waits.
-    pub(super) fn ask_for_some(&mut self, call: &mut Call) {
+    pub(super) fn ask_for_some(&mut self, call: &mut SetCall) {
         for _ in 0..FIRST_ASKED {
             let drawn = self.draw_below(call.members.len());
             if let Some(member) = call.members.get_mut(drawn).filter(|it| it.is_denied()) {
-                member.state = State::Free;
+                member.state = MemberState::Free;
             }
         }
     }
@@ -163,7 +163,7 @@ impl Engine {
     }
 
     /// A writer that has the gate keeps all that it wins, and waits for all other slots at once.
-    pub(super) fn go_on_behind_gate(&mut self, index: OpIndex, call: &mut Call, now: Instant) {
+    pub(super) fn go_on_behind_gate(&mut self, index: OpIndex, call: &mut SetCall, now: Instant) {
         if call.is_asking() || self.ask_by_sets_instead(index, call, now) {
             return;
         }
@@ -184,8 +184,8 @@ impl Engine {
     }
 
     /// The gate was denied or lost: without it a writer holds no slot.
-    fn go_back_to_gate(&mut self, index: OpIndex, call: &mut Call, now: Instant) {
-        let is_waiting = |member: &Member| matches!(member.state, State::Waiting(_));
+    fn go_back_to_gate(&mut self, index: OpIndex, call: &mut SetCall, now: Instant) {
+        let is_waiting = |member: &Member| matches!(member.state, MemberState::Waiting(_));
         if call.members.first().is_some_and(is_waiting) {
             return;
         }

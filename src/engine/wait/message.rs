@@ -306,12 +306,12 @@ impl Entry {
 
 /// Calls that wait, each of them once, and no more than a message holds.
 #[derive(Clone, Debug, Default)]
-pub(in crate::engine) struct List(SmallVec<[Entry; IN_PLACE]>);
+pub(in crate::engine) struct Waitlist(SmallVec<[Entry; IN_PLACE]>);
 
 /// A list that is no longer than this is copied from message to message without an allocation.
 const IN_PLACE: usize = 4;
 
-impl FromIterator<Entry> for List {
+impl FromIterator<Entry> for Waitlist {
     fn from_iter<I: IntoIterator<Item = Entry>>(entries: I) -> Self {
         let mut list = Self::default();
         entries.into_iter().for_each(|entry| list.add(entry));
@@ -319,7 +319,7 @@ impl FromIterator<Entry> for List {
     }
 }
 
-impl List {
+impl Waitlist {
     /// Adds a call. A call that is already listed keeps its place. The younger entry says how the
     /// call is reached, and what it offers.
     pub(super) fn add(&mut self, entry: Entry) {
@@ -398,13 +398,13 @@ impl List {
 /// The list behind a call that has no lock.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Carried {
-    list: List,
+    list: Waitlist,
     /// The waiters that an announcement under way names.
-    named: List,
+    named: Waitlist,
 }
 
 impl Carried {
-    pub(super) fn add_all(&mut self, list: List) {
+    pub(super) fn add_all(&mut self, list: Waitlist) {
         self.list.add_all(list);
     }
 
@@ -417,7 +417,7 @@ impl Carried {
 
     /// The holder received the announcement and has the waiters that it named; later ones stay.
     pub(super) fn hand_on(&mut self) {
-        self.named = List::default();
+        self.named = Waitlist::default();
     }
 
     /// A call behind this one has given up.
@@ -426,7 +426,7 @@ impl Carried {
         self.named.strike(id);
     }
 
-    pub(super) fn into_list(mut self) -> List {
+    pub(super) fn into_list(mut self) -> Waitlist {
         self.named.add_all(self.list);
         self.named
     }

@@ -47,7 +47,7 @@ pub(super) use outside::{Action, HolderAnswer, Input, Meant, Reach, Text, View, 
 pub(super) use turns::{Heir, Terms, Waiting};
 pub(super) use waiter::safety_poll;
 
-use message::{Entry, List, Receipt, WaiterId, waiter_of};
+use message::{Entry, Receipt, WaiterId, Waitlist, waiter_of};
 use outside::Actions;
 use turns::{WaitQueue, Wake, Wakes};
 use waiter::{WaitState, Waiter};
@@ -405,9 +405,9 @@ impl Waiting {
     }
 
     /// Gives a slot a list, or adds to the list that it has.
-    fn begin_queue(&mut self, slot: SlotIndex, key: &[u8], list: List, row: u8) {
+    fn begin_queue(&mut self, slot: SlotIndex, key: &[u8], list: Waitlist, row: u8) {
         let hash = hash(key);
-        let new = || WaitQueue { hash, list: List::default(), row };
+        let new = || WaitQueue { hash, list: Waitlist::default(), row };
         if let Some(queue) = self.queues.enter(slot, new) {
             queue.row = queue.row.max(row);
             queue.list.add_all(list);
@@ -501,7 +501,7 @@ impl Waiting {
     }
 
     /// The waiters that a message lists wait behind this call.
-    fn follow(&mut self, op: OpIndex, message: &Message<'_>, all: List, view: &mut View<'_>) {
+    fn follow(&mut self, op: OpIndex, message: &Message<'_>, all: Waitlist, view: &mut View<'_>) {
         if let Some(waiter) = self.waiters.get_mut(op) {
             waiter.carried.add_all(all);
         }
@@ -539,7 +539,7 @@ impl Waiting {
 }
 
 /// The calls that a message lists, with or without its sender in front.
-fn entries(message: &Message<'_>, node: NodeId, with_sender: bool, view: &View<'_>) -> List {
+fn entries(message: &Message<'_>, node: NodeId, with_sender: bool, view: &View<'_>) -> Waitlist {
     let sender = with_sender.then_some(message.sender);
     let listed = sender.into_iter().chain(message.list());
     let on_its_way = u64::try_from(view.round_trip.as_nanos() / 2).unwrap_or(0);

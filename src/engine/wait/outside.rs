@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::message::{self, List, Listed, MessageKind, Offer, RawToken, WaiterId};
+use super::message::{self, Listed, MessageKind, Offer, RawToken, WaiterId, Waitlist};
 use crate::client_name::ClientId;
 use crate::key::{Key, hash};
 use crate::node::Phase;
@@ -142,13 +142,13 @@ pub(in crate::engine) enum Input {
     /// Another call was woken and has its turn first.
     Behind(Successor),
     /// The call's turn has come, and the listed calls wait behind it.
-    Turn(List),
+    Turn(Waitlist),
     /// A call of the named client waits behind the call.
     Follower(ClientId),
     /// A node has handed the lock over to the call, and the listed calls wait behind it. Once a
     /// quorum has, `row` is the number of transfers in a row.
     Transferred {
-        list: List,
+        list: Waitlist,
         row: Option<u8>,
     },
     Answer(HolderAnswer),

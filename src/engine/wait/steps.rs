@@ -44,7 +44,7 @@
 //! | | due otherwise | asking: poll | asks for the holder's token: at the node asked last, or at the next node |
 //! | | due, and no node can be asked | trying | an attempt |
 
-use super::message::{List, RawToken};
+use super::message::{RawToken, Waitlist};
 use super::outside::{Action, HolderAnswer, Input, Reach};
 use super::waiter::{
     Early, FIRST_POLL, FIRST_POLL_TRIPS, LOOKS, NEXT_LOOK, POLL_A_TURN, POLL_A_TURN_TRIPS,
@@ -115,7 +115,7 @@ impl Waiter {
     fn transferred(
         &mut self,
         state: WaitState,
-        list: List,
+        list: Waitlist,
         row: Option<u8>,
         scene: &mut Scene<'_, '_>,
     ) -> WaitState {
@@ -343,7 +343,7 @@ impl Waiter {
         self.try_at(self.node, scene)
     }
 
-    fn have_turn(&mut self, list: List) {
+    fn have_turn(&mut self, list: Waitlist) {
         self.carried.add_all(list);
         self.holder.is_heard = false;
         self.early = Early::None;

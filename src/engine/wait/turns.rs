@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::message::{
-    self, Entry, List, Listed, MessageKind, Offer, RawToken, WaiterId, token_of_wake, waiter_id,
+    self, Entry, Listed, MessageKind, Offer, RawToken, WaiterId, Waitlist, token_of_wake, waiter_id,
 };
 use super::outside::{Action, Actions, Input, Successor, View};
 use super::waiter::{Scene, Waiter};
@@ -39,7 +39,7 @@ const SILENT_PARTS: u32 = 4;
 pub(super) struct WaitQueue {
     /// The hash of the key.
     pub(super) hash: u64,
-    pub(super) list: List,
+    pub(super) list: Waitlist,
     /// How many transfers in a row have brought the lock here.
     pub(super) row: u8,
 }
@@ -60,7 +60,7 @@ pub(super) struct Handover {
 pub(super) struct Wake {
     pub(super) key: Key,
     pub(super) to: Entry,
-    pub(super) rest: List,
+    pub(super) rest: Waitlist,
     /// The fence of the lease before.
     pub(super) fence: u64,
     /// The nodes through which the call was not reached.
@@ -213,7 +213,7 @@ impl Waiting {
         &mut self,
         node: NodeId,
         key: &[u8],
-        mut list: List,
+        mut list: Waitlist,
         view: &mut View<'_>,
     ) {
         for (op, _) in self.waiting_for(key) {
@@ -230,7 +230,7 @@ impl Waiting {
         &mut self,
         is_turn: bool,
         key: Key,
-        mut list: List,
+        mut list: Waitlist,
         fence: u64,
         view: &mut View<'_>,
     ) {

@@ -41,7 +41,7 @@ fn the_client_of_a_token_that_stays_after_two_turns_is_told_no_more() {
             }
             world.answer(0, introduced(seen, seen.is_some()));
             tells += usize::from(seen.is_some());
-            world.step(0, Input::Turn(List::default()));
+            world.step(0, Input::Turn(Waitlist::default()));
             world.now = world.due(0).min(world.now + MS);
         }
         assert!(tells <= 4, "{leftover:?}: {tells} times");
@@ -56,14 +56,14 @@ fn a_call_whose_turns_come_before_the_holder_is_known_asks_for_the_holder() {
     for _ in 0..2 {
         world.deny(0);
         assert_eq!(world.done(), ["timer", "introduce"]);
-        world.step(0, Input::Turn(List::default()));
+        world.step(0, Input::Turn(Waitlist::default()));
     }
     world.deny(0);
     assert_eq!(world.done(), ["timer", "poll"]);
     world.answer(0, HolderAnswer::Holder(Some(token(OTHER))));
     for _ in 0..2 {
         assert_eq!(world.done(), ["timer", "introduce"]);
-        world.step(0, Input::Turn(List::default()));
+        world.step(0, Input::Turn(Waitlist::default()));
         world.deny(0);
     }
     assert_eq!(world.done(), ["timer", "poll"]);

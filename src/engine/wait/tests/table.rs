@@ -61,7 +61,7 @@ pub(super) fn world(state: &'static str) -> World {
         }
         "receiving" => {
             world.deny(0);
-            world.step(0, Input::Transferred { list: List::default(), row: None });
+            world.step(0, Input::Transferred { list: Waitlist::default(), row: None });
         }
         "failed" => {
             world.deny(0);
@@ -132,7 +132,7 @@ fn input(name: &str, world: &mut World) -> Input {
             behind: SmallVec::new(),
             until: Instant::MAX,
         }),
-        "turn" => Input::Turn(List::default()),
+        "turn" => Input::Turn(Waitlist::default()),
         "follower" => Input::Follower(ClientId::of(&OTHER)),
         "gone" => answer(HolderAnswer::Gone),
         "same holder" => answer(HolderAnswer::Holder(Some(token(OTHER)))),
@@ -154,8 +154,8 @@ fn input(name: &str, world: &mut World) -> Input {
             world.now = world.now + 10_000 * MS;
             Input::Due
         }
-        "transferred in part" => Input::Transferred { list: List::default(), row: None },
-        "transferred" => Input::Transferred { list: List::default(), row: Some(1) },
+        "transferred in part" => Input::Transferred { list: Waitlist::default(), row: None },
+        "transferred" => Input::Transferred { list: Waitlist::default(), row: Some(1) },
         other => panic!("{other}"),
     }
 }
