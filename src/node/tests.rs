@@ -393,6 +393,23 @@ fn greeted(hello: &str, replication: &str) -> Node {
     node
 }
 
+#[test]
+fn a_node_that_is_busy_when_it_is_greeted_again_may_still_tell_of_transfers() {
+    let mut node = new_node(Login::default());
+    node.handle_connected(now(0));
+    let young = greeting(VALKEY_91, "run_id:x\r\nuptime_in_seconds:1", "role:master");
+    feed(&mut node, young.as_bytes()).unwrap();
+    assert!(conclude(&mut node, 0));
+    let mark = node.mark();
+    node.handle_timeout(now(30));
+    let refused = "-BUSY Redis is busy running a script.\r\n".repeat(4);
+    feed(&mut node, format!("%4\r\n{VALKEY_91}+proto\r\n:3\r\n{refused}").as_bytes()).unwrap();
+    assert!(conclude(&mut node, 30));
+    assert_eq!((node.cause(), node.mark()), (Cause::Busy, mark));
+    node.handle_lost(Cause::Closed, 0, at(31));
+    assert_eq!(node.mark(), None, "another process may be there");
+}
+
 fn greet_again(node: &mut Node, hello: &str, replication: &str, seconds: u64) {
     node.handle_connected(now(seconds));
     sent(node);

@@ -297,7 +297,8 @@ impl Node {
     /// After a greeting in RESP3: subscribes to this client's channel, unless the client has done
     /// so.
     pub(super) fn subscribe(&mut self, now: Now) {
-        self.channel.mark = self.facts().run_id.as_deref().map(mark_of);
+        // A busy node does not say it again, and may still tell of transfers.
+        self.channel.mark = self.facts().run_id.as_deref().map(mark_of).or(self.channel.mark);
         let Some(name) = self.login.channel.filter(|_| self.reading.facts.resp3) else { return };
         if self.channel.subscription == Subscription::None {
             append_command(&mut self.output, &[b"SUBSCRIBE", name.as_bytes()]);
