@@ -312,12 +312,13 @@ impl Node {
         self.is_changed = true;
     }
 
-    /// Whether another server may become the master in this node's place while the failover guard
-    /// is on. The client assumes so until the node has said in a greeting whether it has replicas.
+    /// Whether another server may be in this node's place, and that matters. Until the node has said in
+    /// a greeting which server it is, and whether it has replicas, the client assumes so.
     pub(crate) fn may_fail_over(&self, rules: &AdmissionRules) -> bool {
-        let is_unknown = !self.serves() && self.facts().replicas.is_none();
-        rules::may_have_replicas(is_unknown) && rules.failover_guard == FailoverGuard::On
-            || rules.minds_failover(self.facts())
+        let facts = self.facts();
+        let is_hidden = facts.identity().is_none()
+            || facts.replicas.is_none() && rules.failover_guard == FailoverGuard::On;
+        rules::may_be_another(is_hidden && !self.serves()) || rules.minds_failover(facts)
     }
 
     /// Whether the client has greeted the node on this connection, and the node may vote now or

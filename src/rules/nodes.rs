@@ -49,9 +49,9 @@ rules! { NODES:
     /// A master that would go on granting after a failover votes.
     UnguardedBelieved => NoGround { false }
 
-    /// A node that has not said whether it has replicas may have some.
-    fn may_have_replicas(is_unknown: bool) -> bool { is_unknown }
-    /// A node that has not said whether it has replicas has none.
+    /// A node that has not said which server it is, or whether it has replicas, may be any server.
+    fn may_be_another(is_hidden: bool) -> bool { is_hidden }
+    /// A node that has not said so is the server of before.
     UnknownExtends => ByTest { false }
 
     /// A node that is not the same master as at its greeting has lost its grants, even if it is a

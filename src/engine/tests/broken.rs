@@ -79,7 +79,7 @@ use super::untimely::{
 use super::waking::{
     a_waiter_that_gives_up_tells_the_holder, two_that_wait_for_each_other_try_again,
 };
-use crate::node::failing_over::a_node_that_hides_its_replicas_is_taken_to_fail_over;
+use crate::node::failing_over::a_node_that_hides_what_it_is_may_be_another_server;
 use crate::node::tests::{
     a_master_that_becomes_a_replica_during_its_greeting_is_not_believed,
     an_old_node_met_for_the_first_time_is_admitted_and_a_young_one_waits,
@@ -106,7 +106,7 @@ const TESTS: &[(Mutant, fn())] = &[
         a_node_that_restarted_while_the_client_stood_still_waits_for_all_of_its_guard,
     ),
     // It needs a failover, and a new master that is busy only while it is greeted.
-    (Mutant::UnknownExtends, a_node_that_hides_its_replicas_is_taken_to_fail_over),
+    (Mutant::UnknownExtends, a_node_that_hides_what_it_is_may_be_another_server),
     // It needs a failover, a slow answer and a lease of the fewest votes: one seed in many thousands.
     (Mutant::UnwatchedNodeCounts, a_grant_that_may_have_come_long_after_a_look_does_not_count),
     // It is less than a second, of a server that restarted while a lock of nearly all of `max_ttl`
