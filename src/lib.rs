@@ -97,8 +97,8 @@
 // Features get badges on docs.rs. The badge "Unix" is hidden: the text above says it once.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(docsrs, doc(auto_cfg(hide(unix))))]
-// `driver` is left out here, so imports for it are unused. The `expect` leaves one error on other
-// systems, instead of a page.
+// Other systems have no `driver`, so there nothing uses the imports for it. The `expect` leaves
+// them one error, instead of a page.
 #![cfg_attr(not(unix), expect(unused_imports, reason = "of what is left out"))]
 
 #[cfg(not(unix))]

@@ -267,8 +267,8 @@ impl LockOptions {
     ///
     /// Whole milliseconds, counted from the last SET or extension that a quorum answered. The
     /// client releases the lock as soon as another client of this library announces that it waits.
-    /// It also releases the lock when half of the TTL less the drift is over, or a third if the
-    /// lock is [kept alive](Self::keep_alive). It does so, too, after
+    /// It also releases the lock when half of the validity (TTL less drift) is over, or a third if
+    /// the lock is [kept alive](Self::keep_alive). It does so, too, after
     /// [`local_turns`](crate::Config::local_turns), and when the client ends. Clients of other
     /// libraries cannot announce themselves: they wait for as long as the lock lingers.
     ///

@@ -6,9 +6,9 @@
 //!
 //! - A node has at most one vote in a round. A late answer may replace unknown, and a fenced
 //!   attempt may turn granted into unknown ([`Round::withdraw`]). Nothing else changes a vote.
-//! - The first quorum of grants decides a round, or enough other votes to rule one out. So a round
-//!   never waits for a node that cannot change it. For any N and q, a round is decided once each
-//!   node has voted.
+//! - The first quorum of grants decides a round. So do enough other votes to rule out a quorum. A
+//!   round never waits for a node that cannot change it. For any N and q, a round is decided once
+//!   each node has voted.
 
 use crate::error::Vote;
 use crate::quorum::{Electorate, NodeId, NodeMask};
@@ -102,8 +102,8 @@ impl Round {
         if electorate.is_blocked_by(against) { Decision::Lost } else { Decision::Open }
     }
 
-    /// Whether the round lost because other clients hold the key, and not because nodes failed. A node
-    /// for which the attempt still waits may fail.
+    /// Whether the round lost because other clients hold the key, and not because nodes failed. A
+    /// node for which the attempt still waits counts as failed.
     pub(crate) const fn is_taken(&self, electorate: &Electorate) -> bool {
         let silent = self.failed.union(self.unknown).union(self.awaited);
         !self.denied.is_empty() && !electorate.is_blocked_by(silent)

@@ -45,12 +45,12 @@
 //! own.
 //!
 //! A node that may not vote may still extend a key that it granted, if it has kept the key. A
-//! master that may fail over is an exception: the old master may grant the key to another client
-//! meanwhile. So its extension counts only while it votes.
+//! master that may fail over is an exception: after a failover, the old master may grant the key to
+//! another client. So its extension counts only while it votes.
 //!
-//! The round must be decided before the old deadline. Before it, the old votes keep everybody else from
-//! a quorum. Once the round is decided, the new votes do. The yes of a node counts for the round that
-//! asked it, and for no other: the client never adds up votes of several rounds.
+//! The round must be decided before the old deadline. Until that decision, the old votes keep
+//! everybody else from a quorum. From then on, the new votes do. The yes of a node counts for the
+//! round that asked it, and for no other: the client never adds up votes of several rounds.
 //!
 //! If a node lost the key for none of these reasons, a client told it to delete the key. This client
 //! never gives it the token again. The lease is lost once so many nodes lack the key that no quorum is
@@ -58,12 +58,12 @@
 //! the token to no node: the client does not yet know of a quorum.
 //!
 //! A node may run an extension late, after its connection has ended. That creates no key. It
-//! shortens no key either, unless the client sent a longer extension later. So once an extension is
-//! longer, the client no longer asks nodes that may run an older one. A process that surely began
+//! shortens no key either, unless the client sent a longer extension later. So with a longer
+//! extension, the client asks no node that may still run a shorter one. A process that surely began
 //! after its predecessor's last answer runs none of the extensions sent to the predecessor. If the
-//! address then leads back to an older process, that process may still run an extension of any
-//! lease, or its SET. The client then deletes each key there twice, and counts the node in no
-//! adoption until another new process is there.
+//! address then leads back to an older process, that process may still run a SET or an extension of
+//! any lease. The client then deletes each key there twice, and counts the node in no adoption
+//! until another new process is there.
 //!
 //! # The rule of ownership
 //!

@@ -359,8 +359,8 @@ pub(crate) struct RunArgs {
     /// [default: 75]
     #[arg(short = 'E', long, value_name = "CODE")]
     pub(crate) conflict_exit_code: Option<u8>,
-    /// Time left of a lock at which redbolt ends CMD, less than half of the TTL
-    /// [default: a tenth of the TTL, at most 1s]
+    /// How long before the end of a lock redbolt ends CMD, less than half of the TTL [default: a
+    /// tenth of the TTL, at most 1s]
     #[arg(long, value_name = "D", value_parser = duration)]
     pub(crate) grace: Option<Duration>,
     /// Name of the holder, 1 to 64 letters, digits and .-_+@/ [default: run/ and CMD's file]
@@ -407,8 +407,8 @@ pub(crate) struct ElectArgs {
     /// file]
     #[arg(long = "name", value_name = "WHO")]
     pub(crate) name: Option<String>,
-    /// Time left of the term at which redbolt ends CMD, less than half of the TTL
-    /// [default: a tenth of the TTL, at most 1s]
+    /// How long before the end of the term redbolt ends CMD, less than half of the TTL [default: a
+    /// tenth of the TTL, at most 1s]
     #[arg(long, value_name = "D", value_parser = duration)]
     pub(crate) grace: Option<Duration>,
     /// Lead with a fence; CMD finds it in its environment as REDBOLT_FENCE
@@ -459,10 +459,10 @@ pub(crate) struct LeaderArgs {
 const RUN_HELP: &str = "\
 redbolt extends a lock every third of its TTL. It ends CMD if the lock is taken away, or less \
 than --grace of it is left. CMD and its process group get TERM. They get KILL after the grace, or \
-sooner: once the lock lasts only a quarter of the grace longer. The exit code is then 70. If \
-redbolt is stopped or hangs, its watchdog, a second process, sends that KILL. redbolt passes INT, \
-TERM, HUP, QUIT, USR1 and USR2 on to CMD. CMD is killed when redbolt is. If redbolt cannot kill a \
-process, a line on stderr names the process and the exit code is 79.
+sooner if the lock ends within a quarter of the grace. The exit code is then 70. If redbolt is \
+stopped or hangs, its watchdog, a second process, sends that KILL. redbolt passes INT, TERM, HUP, \
+QUIT, USR1 and USR2 on to CMD. CMD is killed when redbolt is. If redbolt cannot kill a process, a \
+line on stderr names the process and the exit code is 79.
 
 A CMD that hangs holds its locks for as long as it hangs. With --max-hold such a CMD gets TERM at \
 that time, and KILL after the grace. A line on stderr says so, and the exit code is 70.

@@ -13,7 +13,7 @@ use redbolt::{Instant, now};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::getpid;
 
-/// How long to wait for the kernel's word until the next look.
+/// `kill` waits at most this long for the kernel's event, and then looks again.
 const ROUND: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]

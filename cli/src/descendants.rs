@@ -9,7 +9,8 @@
 //!
 //! - `run` does not kill a process that reuses the number of a descendant: their start times
 //!   differ.
-//! - `run` does not touch a child that it had before the command, nor that child's descendants.
+//! - `run` kills no child that it had before the command, and no process that still stands below
+//!   such a child.
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 use std::ffi::{OsStr, OsString};

@@ -105,7 +105,8 @@ fn look(global: &Global, args: &DoctorArgs) -> Result<Found, Failure> {
     Ok(Found { client, nodes, advice, clients, agreed })
 }
 
-/// Names locks that have no vote to spare. It costs as much as `redbolt ls`.
+/// Names locks that have no vote to spare. It costs as much as `redbolt ls`, or twice as much if a
+/// lock seems to have no vote to spare.
 fn locks(global: &Global, client: &Client, clients: &Clients) -> Result<Check, Failure> {
     let listing = search(client, ls::prefix(global), b"*", LOCKS_MAX)?;
     let mut tight = ls::without_spare(&listing, false);

@@ -1,4 +1,4 @@
-//! How far the clients are that exchange one list of nodes for another.
+//! The step that the clients have reached while they exchange one list of nodes for another.
 
 use std::time::Duration;
 
@@ -66,9 +66,9 @@ impl Step {
                  their clients, so it is not known whether a client has the present list alone"
             ),
             (0, 1.., _) => format!(
-                "give them the next list alone, once {wait} (with fences, {skew} more) have passed \
-                 since the last client of the present list alone ended or got both. The doctor \
-                 sees connected clients only"
+                "give the next list alone to the clients that have both, once {wait} (with fences, \
+                 {skew} more) have passed since the last client of the present list alone ended or \
+                 got both. The doctor sees connected clients only"
             ),
             (0, 0, 1..) => "the nodes that are in the present list alone may be stopped".to_owned(),
             (0, 0, 0) => "no client with these lists is connected".to_owned(),

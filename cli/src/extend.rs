@@ -1,4 +1,4 @@
-//! `redbolt extend`: gives held locks a new TTL, all or none.
+//! `redbolt extend`: gives held locks a new TTL, and fails if one of them is no longer held.
 
 use redbolt::driver::Outcome;
 

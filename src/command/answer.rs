@@ -3,7 +3,7 @@
 //! # Contract
 //!
 //! - [`Answer::Refused`] only if the server is known to refuse before it executes. Every other
-//!   answer is [`Answer::Odd`]: the key may have been written.
+//!   error is [`Answer::Odd`]: the key may have been written.
 //! - Redbolt keeps and shows no text behind the first words, because servers echo arguments there.
 //!   Only [`denied`] searches it.
 

@@ -160,9 +160,9 @@ pub(crate) fn append_transfer(
     append_bulk(out, message);
 }
 
-/// Asks for the holder of the lock, and tells that client by a message with the two parts around
-/// its token. The message goes to the channel whose name begins with `prefix`. `token` belongs to
-/// the caller's own attempt.
+/// Asks for the holder of the lock, and tells that client by a message. The script puts the
+/// holder's token between the two parts of `message`. The message goes to the channel whose name
+/// begins with `prefix`. `token` belongs to the caller's own attempt.
 pub(crate) fn append_introduction(
     out: &mut Vec<u8>,
     key: &Key,

@@ -13,8 +13,8 @@ const MARGIN: Duration = Duration::from_millis(20);
 /// A wait for a quorum, and maybe for the other nodes.
 #[derive(Debug)]
 pub(crate) struct Connecting {
-    /// Without a quorum by this time the wait fails. Only then has each node shown why it did not
-    /// connect.
+    /// Without a quorum by this time the wait fails. By the deadline of [`Connecting::new`], each
+    /// node has shown why it did not connect.
     deadline: Instant,
     /// How long the wait goes on after a quorum is ready, for nodes that are not settled.
     rest: Duration,

@@ -17,9 +17,9 @@ use crate::quorum::NodeMask;
 ///
 /// Dropping it gives up the operations under way, and sends the releases of all locks without a
 /// holder, without waiting. [`shutdown`](Self::shutdown) waits for the answers, and returns how
-/// many releases the driver still owes. With the features `tracing` and `metrics` a drop reports
-/// each node to which the driver still owes a release. A lease that is held when its driver is
-/// dropped stays valid until its deadline; no release follows, and the TTL ends the key.
+/// many releases the driver still owes. With feature `tracing` or `metrics`, a drop reports each
+/// node to which the driver still owes a release. A lease that is held when its driver is dropped
+/// stays valid until its deadline; no release follows, and the TTL ends the key.
 ///
 /// Use a driver in one process. In the child of a fork, dropping it and its leases sends nothing.
 ///

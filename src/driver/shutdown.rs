@@ -71,7 +71,7 @@ impl Driver {
         }
     }
 
-    /// Whether a wait for owed releases is over, at `deadline` or before: no node is left that may
+    /// Whether a wait for owed releases is over: `deadline` has come, or no node is left that may
     /// answer. Before that, the driver tries once more to connect to each node that is away and has
     /// debts. `has_reached` says that it has done so.
     pub(crate) fn is_wait_over(&mut self, deadline: Instant, has_reached: &mut bool) -> bool {

@@ -21,8 +21,8 @@ pub struct Engine {
     /// The configuration, with the lists of nodes that were set last.
     pub(super) config: Box<Config>,
     pub(super) exchange: Exchange,
-    /// `act` is running. It also carries out the actions that its own actions cause, after the present
-    /// ones.
+    /// `act` is running. If an action causes others, the same `act` carries those out after the
+    /// present ones.
     pub(super) is_acting: bool,
     /// A frame or message from a node, while the engine works on it.
     pub(super) frame: Vec<u8>,

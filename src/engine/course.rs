@@ -364,7 +364,7 @@ impl Engine {
         now: Now,
         input: impl FnOnce(&mut Waiting, &mut View<'_>) -> R,
     ) -> R {
-        // With no timer overdue, the loop was asleep until this input: this is a pass of its own.
+        // If no timer is overdue, the loop slept until this input. So this input counts as a pass.
         let is_prompt = self.locks.timers.next() > now.real;
         let last_pass = if is_prompt { now.real } else { self.locks.last_pass };
         let reach = self.reach();

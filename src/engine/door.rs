@@ -533,8 +533,9 @@ impl Engine {
     }
 
     /// The next lease that changed by itself. Its deadline moved, because the engine extended the
-    /// lease, began to extend it, or lost it; or a late answer changed its votes. The list holds each
-    /// lease once, so even unread it is never longer than the leases.
+    /// lease, began to extend it, or lost it. Or a late answer changed its votes, or another client
+    /// says that it deleted the keys. The list holds each lease once, so even unread it is never
+    /// longer than the leases.
     pub fn poll_change(&mut self) -> Option<LeaseId> {
         std::iter::from_fn(|| self.locks.poll_change()).find_map(|lease| self.sets.known_as(lease))
     }

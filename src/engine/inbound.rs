@@ -198,8 +198,8 @@ impl Engine {
         }
         let is_back = !was_heard && self.locks.nodes.at(id).takes_transfers();
         if rules::is_deleted_when_back(is_back) {
-            // Until now the node may have counted a lost connection as a listener, for offers that
-            // the client made meanwhile. The deletes go behind the subscription.
+            // Until now the node may have sent messages about the client's offers to a lost
+            // connection. The deletes go behind the subscription.
             self.locks.offers_unheard(id, now);
         }
     }

@@ -34,8 +34,8 @@ pub(crate) struct AdmissionRules {
 }
 
 /// For how long after a failover an old master may still grant. At worst the replica acknowledged
-/// just before the failover. Whole seconds add one second to [`LAG_MAX_S`], and a master that
-/// checks once a second adds another. One second more is for an acknowledgement and a look that
+/// just before the failover. A master counts the lag in whole seconds, and checks it once a second:
+/// each adds a second to [`LAG_MAX_S`]. One second more is for an acknowledgement and a look that
 /// come late.
 pub(crate) const OLD_MASTER_GRANTS_MS: u64 = (LAG_MAX_S + 3) * 1_000;
 

@@ -1,16 +1,16 @@
 //! The channels on which other clients reach this one through the node: subscriptions beside the
 //! ordinary commands of a RESP3 connection. One channel carries messages. The other carries
-//! transfers. A client that ends unsubscribes from this channel first, because it will not read of
-//! a later hand-over. Without a listener the script finds nobody to tell and deletes the key that
-//! it handed over.
+//! transfers. At its end a client first leaves this channel, because it will not read of a later
+//! hand-over. Without a listener the script finds nobody to tell and deletes the key that it handed
+//! over.
 //!
 //! # Invariants
 //!
 //! - The client writes SUBSCRIBE only after HELLO answered `proto 3`: over RESP2 a subscribed
 //!   connection takes no ordinary commands.
 //! - Only two things answer an awaited SUBSCRIBE or UNSUBSCRIBE: the push that confirms it for this
-//!   client's own channel, or an error. Anything else ends the connection. No other push ever
-//!   answers a request.
+//!   client's own channel, or an error. Any other reply or confirmation ends the connection. No
+//!   other push ever answers a request.
 
 use super::debt::REFUSED_DELAY;
 use super::pending::{PendingQueue, Request};

@@ -314,11 +314,13 @@ impl Node {
 
     /// Whether another server may be in this node's place, and that matters. Until the node has said in
     /// a greeting which server it is, and whether it has replicas, the client assumes so.
-    pub(crate) fn may_fail_over(&self, rules: &AdmissionRules) -> bool {
+    pub(crate) fn may_be_another(&self, rules: &AdmissionRules) -> bool {
         let facts = self.facts();
-        let is_hidden = facts.identity().is_none()
-            || facts.replicas.is_none() && rules.failover_guard == FailoverGuard::On;
-        rules::may_be_another(is_hidden && !self.serves()) || rules.minds_failover(facts)
+        let is_hidden = || {
+            facts.identity().is_none()
+                || facts.replicas.is_none() && rules.failover_guard == FailoverGuard::On
+        };
+        rules::may_be_another(!self.serves() && is_hidden()) || rules.minds_failover(facts)
     }
 
     /// Whether the client has greeted the node on this connection, and the node may vote now or

@@ -95,7 +95,8 @@ fn a_master_that_would_go_on_granting_after_a_failover_is_refused() {
     let silent = Facts { replicas: None, ..master("a", 3600) };
     let standing = admit(&mut History::default(), &silent, at(0));
     assert_eq!(standing, Standing::Refused(Cause::InfoDenied));
-    // Its failover is as its restart: without the restart guard the new master votes at once.
+    // Without the restart guard a new master votes at once, so the client refuses a master that may
+    // fail over.
     let rules = AdmissionRules { guard: RestartGuard::Off, ..RULES };
     let standing = History::default().admit(&master_of(1), &rules, |_| false, at(0));
     assert_eq!(standing, Standing::Refused(Cause::Unguarded));
@@ -154,7 +155,7 @@ pub(crate) fn a_node_that_hides_what_it_is_may_be_another_server() {
         let infos = [first, &info(""), &info(""), last].concat();
         feed(&mut node, format!("%4\r\n{VALKEY_91}+proto\r\n:3\r\n{infos}").as_bytes()).unwrap();
         assert!(conclude(&mut node, 0));
-        assert_eq!((node.may_fail_over(&RULES), node.may_fail_over(&off)), may_be);
+        assert_eq!((node.may_be_another(&RULES), node.may_be_another(&off)), may_be);
     }
 }
 

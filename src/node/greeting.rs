@@ -56,7 +56,7 @@ pub(crate) struct Facts {
     /// The node has had replicas, or a master: it keeps a backlog, by default for an hour after the
     /// last replica left.
     pub(crate) has_backlog: bool,
-    /// Writes need replicas: the node counts the good ones.
+    /// The node's writes need replicas: only such a node reports how many replicas are good.
     pub(crate) has_floor: bool,
     /// How many replicas its writes need, if the user may read that setting.
     pub(crate) floor: Option<Floor>,

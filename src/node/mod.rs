@@ -121,8 +121,8 @@ impl Node {
             }
             State::Quarantined { until } => {
                 if until <= now.real {
-                    // The facts of the last greeting are old. The login stands, and is not
-                    // repeated: servers leave a failed AUTH unanswered while earlier replies wait.
+                    // The facts of the last greeting are old. A server may leave a failed AUTH
+                    // unanswered while earlier replies wait, so the client does not log in again.
                     self.reading.facts = Facts { is_again: true, ..Facts::default() };
                     self.greet(&Login::default(), self.resp3, now);
                 }

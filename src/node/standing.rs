@@ -19,7 +19,8 @@ use crate::time::Instant;
 /// How soon the client asks a node again that refuses only for the moment.
 const RETRY_SOON: Duration = Duration::from_millis(500);
 
-/// Within twice this time a node may fail over and back unnoticed. No sentinel is that fast.
+/// The client would miss a node that fails over and back within twice this time. No sentinel is
+/// that fast.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 
 /// More bytes than a look takes.
@@ -131,7 +132,8 @@ impl Node {
     }
 
     /// Whether the client reads an answer soon enough after the last answered look. A node that
-    /// cannot fail over needs no look. A client that stood still has written none.
+    /// cannot fail over needs no look. A client that stood still has written no look, so it does
+    /// not count the answer.
     pub(crate) fn is_watched(&self, now: Now) -> bool {
         let is_recent = now.real <= self.reading.seen_at + 2 * BETWEEN_LOOKS;
         self.look_at.is_none() || rules::is_watched(is_recent)

@@ -14,8 +14,8 @@ use crate::error::Cause;
 use crate::time::Instant;
 
 /// A grant shows that a node is well only if the node has refused nothing for this long. At its
-/// memory limit a server refuses and grants in turn. A node without a release step is greeted,
-/// admitted and refused again every [`DELAY_MAX`].
+/// memory limit a server refuses and grants in turn. A node that passes the proof and refuses each
+/// release is greeted, admitted and refused again every [`DELAY_MAX`].
 pub(super) const CALM: Duration = Duration::from_secs(2 * DELAY_MAX.as_secs());
 
 /// The causes of a node's trouble, and the cause that the client reported last.

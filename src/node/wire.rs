@@ -184,7 +184,7 @@ impl Node {
         Some(Step::Answered(pending, Answer::from(word)))
     }
 
-    /// A stalled node is back once it has given every answer that was overdue when the client
+    /// A stalled node is back once it has given every answer that the client awaited when it
     /// noticed the stall. The client greets it again if it may have failed over meanwhile.
     fn end_stall(&mut self, now: Now) {
         if let Some(stalled_at) = self.stalled_at

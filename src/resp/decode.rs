@@ -327,8 +327,8 @@ impl<'b> Frame<'b> {
 
     /// The reply of the frame, without its attributes.
     pub(crate) fn reply(&self) -> Reply<'b> {
-        // The scan has validated the bytes. If it were wrong, an error without a known prefix
-        // decides nothing, but a null would be an answer.
+        // The scan has validated the bytes. If the scan were wrong, this empty error would decide
+        // nothing. A null would be an answer.
         self.bytes.get(self.reply_at..).and_then(Reply::parse).unwrap_or(Reply::Error(b""))
     }
 }

@@ -6,8 +6,8 @@
 //! # Contract
 //!
 //! - [`Position::next`] judges each byte only by the bytes before it. So it raises an error at the
-//!   first byte that no valid reply continues with, and the error is the same under any chunking.
-//!   Within a double or a big number, it checks only that each byte can occur in such a number.
+//!   first byte that fits no valid reply. The error is the same under any chunking. Within a double
+//!   or a big number, it checks only that each byte can occur in such a number.
 //! - [`Position::Text`] and [`Position::Payload`] are runs: `decode` skips over them without asking here.
 //!
 //! # Invariants

@@ -46,7 +46,8 @@ rules! { CLIENT:
     /// A lease is taken again any number of times.
     RetakenWithoutEnd => ByClientTest { true }
 
-    /// How long a lease may linger follows from its TTL: an extension with another TTL ends it.
+    /// An extension with another TTL ends a lease's time to linger, because that time follows from
+    /// the TTL.
     fn ends_time_to_linger(is_other_ttl: bool) -> bool { is_other_ttl }
     /// A lease lingers by a TTL that it no longer has.
     LingersByOldTtl => ByClientTest { false }

@@ -173,7 +173,7 @@ rules! { LEASES:
 
     /// A master that may fail over extends a lease only while it has a vote: without a vote, another
     /// master may grant in its name.
-    fn extends_without_vote(may_fail_over: bool) -> bool { !may_fail_over }
+    fn extends_without_vote(may_be_another: bool) -> bool { !may_be_another }
     /// The extension of a promoted master counts while the old master may still grant.
     PromotedExtends => NoGround { true }
 

@@ -61,7 +61,7 @@ pub(crate) use client::*;
 pub use kind::Kind;
 pub(crate) use {leases::*, nodes::*, sets::*, transfers::*, votes::*, waiting::*};
 
-/// A rule that can be broken on purpose.
+/// A breakage of one rule.
 #[cfg(feature = "sim")]
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Mutant {

@@ -52,7 +52,7 @@ rules! { NODES:
     /// A node that has not said which server it is, or whether it has replicas, may be any server.
     fn may_be_another(is_hidden: bool) -> bool { is_hidden }
     /// A node that has not said so is the server of before.
-    UnknownExtends => ByTest { false }
+    HiddenServerExtends => ByTest { false }
 
     /// A node that is not the same master as at its greeting has lost its grants, even if it is a
     /// master again.
@@ -62,7 +62,7 @@ rules! { NODES:
 
     /// A node that may fail over votes and extends only for two look intervals after an answered look.
     fn is_watched(is_look_recent: bool) -> bool { is_look_recent }
-    /// A node counts that may have failed over and back since the last answered look.
+    /// A node that may have failed over and back since the last answered look counts all the same.
     UnwatchedNodeCounts => ByTest { true }
 
     /// A node that has just started reports an age that is up to a second too high.
@@ -161,7 +161,8 @@ rules! { NODES:
     /// Any lists may follow.
     ListsWithoutCommonOne => ByTest { true }
 
-    /// Lists change again only once the leases of the last change are over, or were carried on.
+    /// A client changes its lists again only once every lease from before its last change is over
+    /// or carried on.
     fn is_too_early(is_early: bool) -> bool { is_early }
     /// Lists change at any time.
     ListsLeftTooEarly => ByTest { false }

@@ -108,7 +108,7 @@ rules! { TRANSFERS:
 
     /// A node that tells late of a transfer counts like a node that told in time.
     fn is_late_vote(is_vote: bool) -> bool { is_vote }
-    /// A node that has no vote for an offer has one for its lease.
+    /// A node that tells late of a transfer gets its vote unchecked.
     LateVoteUnchecked => ByTest { true }
 
     /// A vote ends with the delete of the token.

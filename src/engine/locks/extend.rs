@@ -371,12 +371,13 @@ impl Locks {
     }
 
     /// Whether a node that has extended the key counts. A node that is not admitted may have lost
-    /// another client's lock: it counts only if it granted this one and cannot fail over.
+    /// another client's lock: it counts only if it granted this one and no other server may be in
+    /// its place.
     fn is_extension_believed(&self, id: NodeId, has_granted: bool, now: Now) -> bool {
         let node = self.nodes.at(id);
-        let may_fail_over = node.may_fail_over(&self.settings.admission);
+        let may_be_another = node.may_be_another(&self.settings.admission);
         node.is_admitted() && node.is_watched(now)
-            || has_granted && rules::extends_without_vote(may_fail_over)
+            || has_granted && rules::extends_without_vote(may_be_another)
     }
 
     /// Whether the node's server has no vote yet under another node's address. Two nodes that both

@@ -47,8 +47,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// As [`try_lock_all`](Self::try_lock_all). [`LockError::Full`] too if other operations take the
-    /// room of a call that waits, until its time is over.
+    /// As [`try_lock_all`](Self::try_lock_all). A call that waits fails with [`LockError::Full`]
+    /// too, if other operations take its room until its time is over.
     pub fn lock_all<K: AsRef<[u8]>>(
         &mut self,
         keys: &[K],

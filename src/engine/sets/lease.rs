@@ -17,7 +17,7 @@ use crate::token::TokenBytes;
 use std::mem::replace;
 use std::time::Duration;
 
-/// The client remembers the slots that it left for at most so many locks.
+/// For at most this many locks, the client remembers the slots that it left.
 const NAMES_MAX: usize = 1024;
 
 impl Engine {

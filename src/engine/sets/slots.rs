@@ -6,8 +6,8 @@
 //! # Invariants
 //!
 //! - A call that waits holds no slot, except a writer that has the gate, or has an attempt at the
-//!   gate under way. So holders of single slots wait for no call that waits for them, and no two
-//!   writers wait for each other.
+//!   gate under way. So a call that has a single slot waits for no other call, and no two writers
+//!   wait for each other.
 
 use super::core::{Member, MemberState, SetCall, Wanted};
 use crate::engine::core::Engine;

@@ -106,7 +106,7 @@ const TESTS: &[(Mutant, fn())] = &[
         a_node_that_restarted_while_the_client_stood_still_waits_for_all_of_its_guard,
     ),
     // It needs a failover, and a new master that is busy only while it is greeted.
-    (Mutant::UnknownExtends, a_node_that_hides_what_it_is_may_be_another_server),
+    (Mutant::HiddenServerExtends, a_node_that_hides_what_it_is_may_be_another_server),
     // It needs a failover, a slow answer and a lease of the fewest votes: one seed in many thousands.
     (Mutant::UnwatchedNodeCounts, a_grant_that_may_have_come_long_after_a_look_does_not_count),
     // It is less than a second, of a server that restarted while a lock of nearly all of `max_ttl`
