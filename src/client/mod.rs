@@ -349,6 +349,10 @@ impl Client {
     /// the loss. It hands the lease to no further caller. A guard of this client that holds the
     /// lock is over at once. A call that is about to have the lock does not get it.
     ///
+    /// The lease of a client that is not told in time may go on, even after
+    /// [`Unlocked::Released`]. That takes a node that keeps the key, and another node that ran the
+    /// holder's SET but whose answer was lost. The holder gives the key back to that other node.
+    ///
     /// # Errors
     ///
     /// [`UnlockError::NotHeld`] if no quorum holds the token, [`UnlockError::InvalidName`] for a
