@@ -336,7 +336,9 @@ impl Locks {
                 }
                 if rules::has_forgotten(!self.nodes.at(id).is_admitted()) {
                     slot.granted.remove(id);
-                } else if slot.has(Mark::SHARED) {
+                } else if slot.has(Mark::SHARED) || slot.granted.contains(id) {
+                    // Another client has deleted the key here, so it may have deleted it elsewhere.
+                    slot.set(Mark::SHARED, true);
                     slot.granted.insert(id);
                 }
                 let is_valid = slot.ends > now.real;
