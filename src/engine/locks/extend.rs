@@ -9,7 +9,8 @@
 //! - A compare-and-extend creates no key: each form compares first. Only the SET does.
 //! - If a node that held the key answers that the key is gone, a client deleted the key there. The
 //!   node never gets the token again, unless it restarted, was a replica, or was silent for a TTL.
-//!   A node that never answered the SET gets the token again, though a client may have deleted it.
+//!   A node that never answered the SET gets the token again, until a node that granted lacks the
+//!   key.
 //! - An extension by a master that may fail over counts only while the master has a vote: another
 //!   master may grant in its name.
 //! - A server has one vote in an extension, even if the addresses of several nodes lead to it. The
@@ -330,19 +331,8 @@ impl Locks {
                 }
             }
             Answer::Null | Answer::Zero | Answer::Refused(Cause::WrongType) => {
-                // Only a SET from a dead connection may still bring the key.
-                if !slot.unanswered.contains(id) {
-                    slot.holds.remove(id);
-                }
-                if rules::has_forgotten(!self.nodes.at(id).is_admitted()) {
-                    slot.granted.remove(id);
-                } else if slot.has(Mark::SHARED) || slot.granted.contains(id) {
-                    // Another client has deleted the key here, so it may have deleted it elsewhere.
-                    slot.set(Mark::SHARED, true);
-                    slot.granted.insert(id);
-                }
                 let is_valid = slot.ends > now.real;
-                self.note_change(slot_index);
+                self.note_missing(id, slot_index);
                 if let Some(index) = current {
                     let healed = self.nodes_to_heal(NodeMask::of(id), index, slot_index);
                     if healed.is_empty() || !is_valid {
@@ -371,6 +361,23 @@ impl Locks {
                 }
             }
         }
+    }
+
+    /// A node says that it lacks the key.
+    fn note_missing(&mut self, id: NodeId, slot_index: SlotIndex) {
+        let slot = self.slots.at_mut(slot_index);
+        // Only a SET from a dead connection may still bring the key.
+        if !slot.unanswered.contains(id) {
+            slot.holds.remove(id);
+        }
+        if rules::has_forgotten(!self.nodes.at(id).is_admitted()) {
+            slot.granted.remove(id);
+        } else if slot.has(Mark::SHARED) || slot.granted.contains(id) {
+            // Another client has deleted the key here, so it may have deleted it elsewhere.
+            slot.set(Mark::SHARED, true);
+            slot.granted.insert(id);
+        }
+        self.note_change(slot_index);
     }
 
     /// Whether a node that has extended the key counts. A node that is not admitted may have lost

@@ -447,10 +447,10 @@ fn a_token_that_is_unlocked_is_told_to_the_client_that_drew_it() {
 /// `unlock --force`: one node ran the holder's SET, but the holder heard no answer.
 #[test]
 fn a_node_that_may_have_held_the_key_does_not_get_it_again_after_a_delete() {
-    let (mut rig, mut nodes) = (Rig::new(3), super::sets::stores(3));
+    let (mut rig, mut nodes) = (Rig::new(3), sets::stores(3));
     rig.acquire_with("a", kept());
     rig.lose(2);
-    super::sets::serve(&mut rig, &mut nodes);
+    sets::serve(&mut rig, &mut nodes);
     rig.locked();
     // A client that cannot reach the first node deletes the key at the others.
     nodes[1].clear();
@@ -458,7 +458,7 @@ fn a_node_that_may_have_held_the_key_does_not_get_it_again_after_a_delete() {
     let begun = rig.now;
     while begun.until(rig.now) < TTL * 2 {
         rig.advance(10 * MS);
-        super::sets::serve(&mut rig, &mut nodes);
+        sets::serve(&mut rig, &mut nodes);
     }
     let event = rig.engine.poll_event(rig.now);
     assert!(matches!(event, Some(Event::Lost { .. })), "{event:?}");

@@ -236,8 +236,8 @@ pub(in crate::engine) fn waiter_of(token: &RawToken) -> WaiterId {
     token.first_chunk().copied().unwrap_or_default()
 }
 
-/// The time from `now` to `until` for messages. Rounded up, because a waiter that seems to have
-/// given up is passed over. A waiter that is woken in vain passes the list on.
+/// The time from `now` to `until` for messages. This client rounds up, because clients pass over a
+/// waiter that seems to have given up. A waiter that is woken in vain passes the list on.
 pub(in crate::engine) fn wait_ms(now: Instant, until: Instant) -> u32 {
     u32::try_from(now.until(until).as_micros().div_ceil(1000)).unwrap_or(u32::MAX)
 }

@@ -50,8 +50,8 @@ impl Reach {
 /// The facts that come with an input.
 pub(in crate::engine) struct View<'a> {
     pub(in crate::engine) now: Instant,
-    /// Messages may have lain unread since then. It equals `now` if the loop slept on its sockets:
-    /// then the loop has read each message at once.
+    /// Messages may have lain unread since this time. It equals `now` if the loop slept on its
+    /// sockets: then the loop has read each message at once.
     pub(in crate::engine) last_pass: Instant,
     pub(in crate::engine) reach: Reach,
     /// From a request to its answer, at the slowest node of the fastest quorum.

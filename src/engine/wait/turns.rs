@@ -27,8 +27,8 @@ use crate::witness::{Sight, saw};
 /// How many wakes are remembered, to queue behind the calls that they woke.
 const RECENT_MAX: usize = 64;
 
-/// A client wakes a waiter that was silent for longer, instead of handing the lock over to it. A
-/// frozen waiter that is given a lock costs the others its TTL.
+/// A client hands no lock over to a waiter that was silent for longer. A frozen waiter that is
+/// given a lock costs the others its TTL.
 const SILENT_MAX: Duration = Duration::from_millis(500);
 
 /// A waiter that was silent for this part of its TTL would get a lease with too little time left.

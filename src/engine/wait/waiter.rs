@@ -20,7 +20,7 @@ use crate::witness::{Sight, saw};
 /// The safety poll comes after this time, and a random part of it more.
 const POLL: Duration = Duration::from_millis(100);
 
-/// The time to the safety poll, at the least, where a request takes `trip` to be answered.
+/// A call without an offer makes its safety poll no sooner than this, where an answer takes `trip`.
 pub(in crate::engine) fn safety_poll(trip: Duration) -> Duration {
     POLL.max(trip * POLL_TRIPS)
 }
@@ -38,8 +38,8 @@ pub(super) const POLL_A_TURN_TRIPS: u32 = 2;
 
 /// A call announces itself again if a poll this long after its last announcement finds another
 /// holder. After `RENEW_MAX`, a call with an offer always does. The list goes from holder to
-/// holder, and may be lost. A holder that has not heard of a call for `SILENT_MAX` wakes it, and
-/// hands no lock over to it.
+/// holder, and may be lost. A holder hands no lock over to a call that it has not heard of for
+/// `SILENT_MAX`.
 const RENEW_MIN: Duration = Duration::from_millis(100);
 pub(super) const RENEW_MAX: Duration = Duration::from_millis(250);
 const RENEW_TRIPS: u32 = 8;
@@ -71,7 +71,7 @@ const PAUSE_PARTS: u32 = 4;
 const CHANGES_MAX: u8 = 4;
 
 /// If the turn comes this often with the same token, the call no longer tells that token's client.
-/// One turn may come before each node has run the release.
+/// The first such turn may come while some nodes have yet to run the release.
 const TURNS_IN_VAIN: u8 = 2;
 
 /// A call remembers the tokens of at most so many clients that gave it its turn.
@@ -307,7 +307,8 @@ impl Waiter {
         let token = token_of(last.last());
         // That call also hears if this call gives up.
         self.holder.token = Some(token);
-        // The count of hops looks as if the first call of the queue had passed the message on.
+        // If calls wait behind the first call, the message counts a hop, as if that call had
+        // forwarded it.
         let hops = u8::from(!last.behind.is_empty());
         self.tell(last.node, (&token, hops), scene);
         let ahead = u32::try_from(last.behind.len()).unwrap_or(u32::MAX);
