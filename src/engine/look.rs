@@ -146,8 +146,8 @@ impl Engine {
             || more.iter().any(|lease| rules::is_lost_with(self.locks.is_lost(*lease)))
     }
 
-    /// Whether other clients may act on a lease: another client won it, or deleted the keys, as its
-    /// message or a node says.
+    /// Whether other clients may act on a lease: another client won it, or says that it deleted the
+    /// keys.
     pub(crate) fn is_shared(&self, lease: LeaseId) -> bool {
         self.locks.slots.held(lease).is_some_and(|slot| slot.has(Mark::SHARED))
     }

@@ -28,7 +28,7 @@ const TTL_LONG: Duration = Duration::from_secs(600);
 /// How many of the keys another client has taken over on the frozen node.
 const FOREIGN_KEYS: usize = 500;
 /// A busy machine may keep the servers from answering a whole batch for seconds.
-const NODE_TIMEOUT: Duration = Duration::from_secs(5);
+const NODE_TIMEOUT: Duration = Duration::from_secs(3);
 /// Operations under way at once.
 const BATCH: usize = 1_000;
 /// The most bytes that a batch of releases beyond the bound may leave allocated.

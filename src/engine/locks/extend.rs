@@ -9,8 +9,7 @@
 //! - A compare-and-extend creates no key: each form compares first. Only the SET does.
 //! - If a node that held the key answers that the key is gone, a client deleted the key there. The
 //!   node never gets the token again, unless it restarted, was a replica, or was silent for a TTL.
-//!   A node that never answered the SET gets the token again, until a node that granted lacks the
-//!   key.
+//!   A node that never answered the SET gets the token again, though a client may have deleted it.
 //! - An extension by a master that may fail over counts only while the master has a vote: another
 //!   master may grant in its name.
 //! - A server has one vote in an extension, even if the addresses of several nodes lead to it. The
@@ -372,9 +371,7 @@ impl Locks {
         }
         if rules::has_forgotten(!self.nodes.at(id).is_admitted()) {
             slot.granted.remove(id);
-        } else if slot.has(Mark::SHARED) || slot.granted.contains(id) {
-            // Another client has deleted the key here, so it may have deleted it elsewhere.
-            slot.set(Mark::SHARED, true);
+        } else if slot.has(Mark::SHARED) {
             slot.granted.insert(id);
         }
         self.note_change(slot_index);

@@ -189,7 +189,7 @@ impl Mark {
     pub(in crate::engine) const OFFERED: Self = Self(8);
     /// A late command at a tainted node could take the key, or shorten its life.
     pub(in crate::engine) const DOUBTED: Self = Self(16);
-    /// Another client won the lease, or deleted its keys, as its message or a node says. This client does
+    /// Another client won the lease, or says that it has deleted the lease's keys. This client does
     /// not know what others told the nodes.
     pub(in crate::engine) const SHARED: Self = Self(32);
     /// The lists of nodes before the last change still decide: no extension has won by the new
